@@ -24,6 +24,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -185,7 +186,7 @@ func TestTheWholeWay(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; deliveries:\n%s", err, &book)
 	}
-	if err := store.New(rdb, "", queue).Check(context.Background()); err != nil {
+	if err := check.Queue(context.Background(), store.New(rdb, "", queue).Site()); err != nil {
 		t.Errorf("the queue is not in order: %v", err)
 	}
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
 )
 
 // A Fault says what is wrong: "no_place", say, of a job that is in no list. docs/doctor.md has all of them, how each is repaired, and
@@ -65,16 +65,16 @@ func (i *Inspector) Doctor(ctx context.Context, queue string, c Checkup) (Report
 	if err := i.known(ctx, queue); err != nil {
 		return r, err
 	}
-	checked, err := i.store(queue).Doctor(ctx, store.Checkup{
+	checked, err := doctor.Run(ctx, i.store(queue).Site(), doctor.Checkup{
 		Repair: c.Repair, Pause: c.Pause,
-		Found: func(f store.Finding) {
+		Found: func(f doctor.Finding) {
 			if len(r.Findings) < maxFindings {
 				r.Findings = append(r.Findings, Finding{
-					Queue: queue, Fault: Fault(f.Fault), Job: f.Job, Text: f.Text, Repair: store.Remedies[f.Fault], Repaired: f.Mended,
+					Queue: queue, Fault: Fault(f.Fault), Job: f.Job, Text: f.Text, Repair: doctor.Remedies[f.Fault], Repaired: f.Mended,
 				})
 			}
 		},
-		Progress: func(p store.Checked) {
+		Progress: func(p doctor.Checked) {
 			if c.Progress != nil {
 				c.Progress(p.Jobs, p.Found)
 			}

@@ -13,7 +13,8 @@ import (
 
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A report has what was found, says how it is repaired, and bounds what it holds.
@@ -71,16 +72,16 @@ func TestDoctorPage(t *testing.T) {
 	}
 	var repaired, reported []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
-		if store.Remedies[store.Fault(row[1])] != "" {
+		if doctor.Remedies[facts.Fault(row[1])] != "" {
 			repaired = append(repaired, row[1])
 		} else {
 			reported = append(reported, row[1])
 		}
 	}
-	if len(repaired) != len(store.Remedies) || len(slices.Compact(slices.Sorted(slices.Values(repaired)))) != len(repaired) || len(repaired)+len(reported) != len(store.Faults) {
-		t.Errorf("docs/doctor.md has %d faults that are repaired, of %d, and %d others: %v", len(repaired), len(store.Remedies), len(reported), reported)
+	if len(repaired) != len(doctor.Remedies) || len(slices.Compact(slices.Sorted(slices.Values(repaired)))) != len(repaired) || len(repaired)+len(reported) != len(facts.Faults) {
+		t.Errorf("docs/doctor.md has %d faults that are repaired, of %d, and %d others: %v", len(repaired), len(doctor.Remedies), len(reported), reported)
 	}
-	for _, f := range store.Faults {
+	for _, f := range facts.Faults {
 		if !slices.Contains(slices.Concat(repaired, reported), string(f)) {
 			t.Errorf("docs/doctor.md doesn't have %s", f)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -351,7 +352,7 @@ func TestImportIntoANewQueue(t *testing.T) {
 	if !slices.ContainsFunc(queues, func(q inspect.Queue) bool { return q.Name == name && q.Scheduled == 1 }) {
 		t.Errorf("%+v", queues)
 	}
-	s.must(store.New(s.rdb, s.namespace, name).Check(t.Context()))
+	s.must(check.Queue(t.Context(), store.New(s.rdb, s.namespace, name).Site()))
 }
 
 // The jobs of a move that wasn't finished are in one file, as what they were.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
@@ -51,7 +52,7 @@ func (f *Flow) State() string {
 	return "open"
 }
 
-func flowOf(queue string, f *store.Flow) Flow {
+func flowOf(queue string, f *facts.Flow) Flow {
 	flow := Flow{
 		Queue: queue, ID: f.Name, Unsealed: f.Unsealed, Failed: f.Failed, Cancelled: f.Cancelled, Over: f.Over, FailFast: f.FailFast,
 		Total: f.Total, Open: f.Open, Completed: f.OK, Dead: f.Dead, Gone: f.Gone, Callbacks: f.Waiters, CreatedAt: f.Created,
@@ -140,7 +141,7 @@ func (i *Inspector) CancelFlow(ctx context.Context, queue, id string) (Flow, err
 		return Flow{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)
-	f, err := q.CancelFlow(ctx, store.FlowRef{Name: id})
+	f, err := q.CancelFlow(ctx, facts.FlowRef{Name: id})
 	if errors.Is(err, store.ErrNoFlow) {
 		return Flow{}, i.noFlow(ctx, queue, id)
 	}

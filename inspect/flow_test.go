@@ -11,12 +11,13 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // batch makes a batch with callbacks and members.
-func (s *stage) batch(name string, members ...string) store.FlowRef {
+func (s *stage) batch(name string, members ...string) facts.FlowRef {
 	s.t.Helper()
-	ref := store.FlowRef{Name: name, Mark: store.NewFlowMark()}
+	ref := facts.FlowRef{Name: name, Mark: store.NewFlowMark()}
 	item := func(id string) store.Item {
 		it, err := store.NewItem(&signalbox.Job{ID: id, Kind: "k"}, store.When{})
 		s.must(err)

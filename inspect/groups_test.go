@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 // lines enqueues jobs of a group.
@@ -134,7 +135,7 @@ func TestGroupsInFiles(t *testing.T) {
 	if s.must(err); p.Done != 3 {
 		t.Errorf("deleted: %+v", p)
 	}
-	s.must(to.Check(t.Context()))
+	s.must(check.Queue(t.Context(), to.Site()))
 	bad := strings.ReplaceAll(file, `"extras_base64":"AnNh"`, `"extras_base64":"AnhhAA=="`)
 	if bad == file {
 		t.Fatal(file)
@@ -143,7 +144,7 @@ func TestGroupsInFiles(t *testing.T) {
 	if _, err := s.ins.Import(t.Context(), other.Name(), strings.NewReader(bad), inspect.Importing{}); err == nil || !strings.Contains(err.Error(), "they name no group") {
 		t.Errorf("a file with a group that can't be: %v", err)
 	}
-	s.must(other.Check(t.Context()))
+	s.must(check.Queue(t.Context(), other.Site()))
 }
 
 // A group is paused and resumed by its key, serial or not. Whoever looks can see it, also at a job that waits for its retry.

@@ -20,6 +20,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -173,7 +174,7 @@ func TestImportIsCutOffAnywhere(t *testing.T) {
 			if n := to.rdb.HLen(t.Context(), s.keys+"jobs").Val(); n != 450 {
 				t.Errorf("%s: %d jobs", name, n)
 			}
-			s.must(to.Check(t.Context()))
+			s.must(check.Queue(t.Context(), to.Site()))
 		}
 	}
 }
@@ -440,7 +441,7 @@ func TestExportBesideAThrottledJob(t *testing.T) {
 			s.must(err)
 			to := s.beside()
 			first := to.imports(out.String(), inspect.Importing{})
-			s.must(to.Check(t.Context()))
+			s.must(check.Queue(t.Context(), to.Site()))
 			key := to.rdb.HGet(t.Context(), to.keys+"unique", wire.UniqueKey("k", "x", false)).Val()
 			if out.n > 0 {
 				if key != "t throttled" || first.Past != 2 {
@@ -449,7 +450,7 @@ func TestExportBesideAThrottledJob(t *testing.T) {
 				to.end(store.Dead, "boom", to.claim(2)...)
 				s.must(to.rdb.Del(t.Context(), to.keys+"unique", to.keys+"windows").Err()) // as if its window was over
 				to.imports(out.String(), inspect.Importing{})
-				s.must(to.Check(t.Context()))
+				s.must(check.Queue(t.Context(), to.Site()))
 				break
 			}
 		}
@@ -467,10 +468,10 @@ func TestExportBesideAThrottledJob(t *testing.T) {
 	if key := to.rdb.HGet(t.Context(), to.keys+"unique", wire.UniqueKey("k", "x", false)).Val(); key != "" {
 		t.Errorf("the key of a job that runs is %q", key)
 	}
-	s.must(to.Check(t.Context()))
+	s.must(check.Queue(t.Context(), to.Site()))
 	if !to.unique("later", "x", wire.Throttled) {
 		t.Error("a call is lost: it met a job that runs")
 	}
 	to.end(store.Completed, "", started...)
-	s.must(to.Check(t.Context()))
+	s.must(check.Queue(t.Context(), to.Site()))
 }

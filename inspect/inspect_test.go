@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
@@ -44,7 +45,7 @@ func known(t *testing.T, rdb redis.UniversalClient, namespace string) *store.Que
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := q.Check(context.Background()); err != nil {
+		if err := check.Queue(context.Background(), q.Site()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
 
@@ -99,7 +100,7 @@ func TestRemoveQueue(t *testing.T) {
 				}
 				q = unused(t, rdb, namespace, "old")
 			}
-			if err := q.Check(ctx); err != nil {
+			if err := check.Queue(ctx, q.Site()); err != nil {
 				t.Error(err)
 			}
 		})

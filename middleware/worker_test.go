@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -141,7 +142,7 @@ func TestPoliciesInAWorker(t *testing.T) {
 	if err != nil || c.Total.Completed != 3 || c.Due != 2 || c.Dead != 1 || c.Ready+c.Running != 0 {
 		t.Errorf("the queue: %+v, %v", c, err)
 	}
-	if err := q.Check(context.Background()); err != nil {
+	if err := check.Queue(context.Background(), q.Site()); err != nil {
 		t.Error(err)
 	}
 }

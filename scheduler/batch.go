@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 var (
@@ -37,7 +38,7 @@ type Batch struct {
 	s       *Scheduler
 	queue   string
 	store   *store.Queue
-	ref     store.FlowRef
+	ref     facts.FlowRef
 	resumed bool
 
 	turn   chan struct{} // of the producer's calls, one after the other: it has room for one, whose turn it is
@@ -79,7 +80,7 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 		return nil, err
 	}
 	lanes := s.lanes(queue)
-	ref := store.FlowRef{Name: o.id, Mark: store.NewFlowMark()}
+	ref := facts.FlowRef{Name: o.id, Mark: store.NewFlowMark()}
 	callbacks := make([]store.Callback, len(o.callbacks))
 	for i, c := range o.callbacks {
 		item, err := s.callback(ctx, queue, c)
@@ -88,7 +89,7 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 		}
 		callbacks[i] = store.Callback{Role: c.role, Item: item}
 	}
-	var f store.Flow
+	var f facts.Flow
 	anew := false
 	err = s.repeat(ctx, func(ctx context.Context) (err error) {
 		f, anew, err = lanes.queue.CreateFlow(ctx, ref, o.terms, callbacks)
@@ -257,7 +258,7 @@ func (b *Batch) Seal(ctx context.Context) error {
 	if b.store == nil {
 		return fmt.Errorf("scheduler: seal: %w batch: that of BatchOf is sealed by its producer", signalbox.ErrInvalid)
 	}
-	var f store.Flow
+	var f facts.Flow
 	sealing := store.Sealing{Given: b.given.Load(), Again: b.resumed}
 	err := b.s.repeat(ctx, func(ctx context.Context) error {
 		var err error

@@ -12,7 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A call is a callback of a batch.
@@ -337,7 +337,7 @@ func TestBatchForgotten(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
 	ctx := context.Background()
-	b := &Batch{s: s, queue: q.Name(), store: q, ref: store.FlowRef{Name: "a", Mark: "b"}, lane: q.NewLane(), turn: make(chan struct{}, 1)}
+	b := &Batch{s: s, queue: q.Name(), store: q, ref: facts.FlowRef{Name: "a", Mark: "b"}, lane: q.NewLane(), turn: make(chan struct{}, 1)}
 	if _, err := b.Add(ctx, note{1}); !errors.Is(err, ErrNoBatch) {
 		t.Error(err)
 	}

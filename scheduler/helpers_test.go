@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 type note struct{ N int }
@@ -40,7 +41,7 @@ func checked(t testing.TB, rdb redis.UniversalClient) *store.Queue {
 	t.Helper()
 	q := store.New(rdb, "", redistest.Name(t))
 	t.Cleanup(func() {
-		if err := q.Check(context.Background()); err != nil {
+		if err := check.Queue(context.Background(), q.Site()); err != nil {
 			t.Error(err)
 		}
 	})

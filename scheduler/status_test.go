@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
@@ -240,7 +241,7 @@ func TestStatusCodec(t *testing.T) {
 		if _, err := ReadResult[note](st); !errors.Is(err, signalbox.ErrUnknownEncoding) {
 			t.Errorf("without the codec: %v", err)
 		}
-		if err := q.Check(ctx); err != nil {
+		if err := check.Queue(ctx, q.Site()); err != nil {
 			t.Error(err)
 		}
 	}

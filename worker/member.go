@@ -5,12 +5,13 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A member adds jobs to the batch that a delivery's job is a member of.
 type member struct {
 	d     *delivery
-	ref   store.FlowRef
+	ref   facts.FlowRef
 	turn  chan struct{} // has room for one: whose turn it is
 	lane  *store.Lane
 	added int // jobs, in this delivery
@@ -30,7 +31,7 @@ func (d *delivery) member() any {
 }
 
 // Of implements [parcelseam.Member], as the others do.
-func (m *member) Of() store.FlowRef { return m.ref }
+func (m *member) Of() facts.FlowRef { return m.ref }
 
 func (m *member) Lock(ctx context.Context) error {
 	select {

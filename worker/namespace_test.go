@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
@@ -74,7 +75,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("staging has %+v, %v; want both of its jobs ready", d, err)
 	}
 	for _, namespace := range []string{staging, prod} {
-		if err := store.New(rdb, namespace, queue).Check(t.Context()); err != nil {
+		if err := check.Queue(t.Context(), store.New(rdb, namespace, queue).Site()); err != nil {
 			t.Error(err)
 		}
 	}

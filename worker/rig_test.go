@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/wire"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -59,7 +60,7 @@ func newRigOn(t *testing.T, rdb redis.UniversalClient) *rig {
 	q := store.New(rdb, "", redistest.Name(t))
 	r := &rig{T: t, rdb: rdb, queue: q, lane: q.NewLane(), log: &logbook{}}
 	t.Cleanup(func() {
-		if err := q.Check(context.Background()); err != nil {
+		if err := check.Queue(context.Background(), q.Site()); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // MemberKey is the context key for the [Member] of a delivery whose job is a member of a batch.
@@ -15,7 +16,7 @@ type Member interface {
 	Lock(ctx context.Context) error
 	Unlock()
 	// Of returns the batch.
-	Of() store.FlowRef
+	Of() facts.FlowRef
 	// Enter returns what the next jobs are made by. Place is how many the delivery has added. The error says why it can add none.
 	Enter() (*Origin, error)
 	// Next begins a call that adds jobs. Until then Add makes the same call again.

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -120,7 +121,7 @@ func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ..
 	if len(states) > 0 {
 		a = a.Of(states...)
 	}
-	for range maxTries {
+	for range facts.MaxTries {
 		record, err := q.rdb.HGet(ctx, q.keys.Jobs, id).Bytes()
 		switch {
 		case errors.Is(err, redis.Nil):
@@ -141,18 +142,12 @@ func (q *Queue) Edit(ctx context.Context, id string, e Edit, run bool, states ..
 			return answers[0], nil
 		}
 	}
-	return Answer{Acted: Failed}, errMoving
+	return Answer{Acted: Failed}, facts.ErrMoving
 }
 
 const (
-	// maxTries bounds the calls that are made again since something has moved meanwhile.
-	maxTries = 20
-	// actBudget is what one call may cost, in entries of a list that Redis looks at: about 3 ms. Each job counts as 1,500. One may cost more.
-	actBudget = 100_000
 	// maxActed is the most jobs that one call is for.
 	maxActed = 500
-	// maxActSessions is the most sessions that a queue may have: each is a key of the call.
-	maxActSessions = maxArgs - 100
 )
 
 func (q *Queue) do(ctx context.Context, a Act, targets []target) ([]Answer, error) {
@@ -164,19 +159,19 @@ func (q *Queue) do(ctx context.Context, a Act, targets []target) ([]Answer, erro
 			if sessions, err = q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result(); err != nil {
 				return answers, err
 			}
-			if len(sessions) > maxActSessions {
-				return answers, fmt.Errorf("store: queue %q has %d sessions; jobs can be acted on with at most %d", q.name, len(sessions), maxActSessions)
+			if len(sessions) > facts.MaxActSessions {
+				return answers, fmt.Errorf("store: queue %q has %d sessions; jobs can be acted on with at most %d", q.name, len(sessions), facts.MaxActSessions)
 			}
 		}
 		part := targets[len(answers):]
-		part = part[:min(len(part), maxActed, max(1, (maxArgs-100-len(sessions))/3))]
+		part = part[:min(len(part), maxActed, max(1, (scripts.MaxArgs-100-len(sessions))/3))]
 		reply, err := q.act(ctx, a, sessions, part)
 		if err != nil {
 			return answers, err
 		}
 		if reply.Str(0) == "again" { // a session was opened meanwhile
-			if tries++; tries == maxTries {
-				return answers, errMoving
+			if tries++; tries == facts.MaxTries {
+				return answers, facts.ErrMoving
 			}
 			sessions = nil
 			continue
@@ -208,9 +203,9 @@ func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []tar
 		why = wire.AppendArchived(nil, a.why)
 	}
 	args := scripts.Act.Args(3*len(targets),
-		scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", a.verb), scripts.Arg("states", states), scripts.Arg("due", due), scripts.Arg("class", a.class), scripts.Arg("why", why), scripts.Arg("mark", markOf(a.why)),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", a.verb), scripts.Arg("states", states), scripts.Arg("due", due), scripts.Arg("class", a.class), scripts.Arg("why", why), scripts.Arg("mark", facts.MarkOf(a.why)),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
-		scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel("")), scripts.Arg("budget", actBudget))
+		scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel("")), scripts.Arg("budget", facts.ActBudget))
 	for i := range targets {
 		args = append(args, targets[i].id, targets[i].digest, targets[i].record)
 	}

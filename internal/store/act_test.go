@@ -10,6 +10,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -57,22 +59,9 @@ func (r *rig) cancel(id string) {
 // states returns where each job is.
 func (r *rig) states() map[string]string {
 	r.t.Helper()
-	s, err := r.snapshot(bg)
+	all, err := check.States(bg, r.Site())
 	r.must(err)
-	c := &checker{snapshot: s, jobs: make(map[string]*facts)}
-	c.waiting()
-	c.lines()
-	c.running()
-	for _, state := range terminalStates {
-		c.terminal(state)
-	}
-	states := make(map[string]string)
-	for id, f := range c.jobs {
-		for _, p := range f.places {
-			states[id] = p.String()
-		}
-	}
-	return states
+	return all
 }
 
 // stored is a job as its record says.
@@ -624,7 +613,7 @@ func testMarksAreChecked(t *testing.T, r *rig) {
 	mark := r.rdb.HGet(bg, r.keys.Cancels, "a").Val()
 	finds := func(what string) {
 		t.Helper()
-		if err := r.Check(bg); err == nil || !strings.Contains(err.Error(), what) {
+		if err := check.Queue(bg, r.Site()); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("Check = %v, want %q", err, what)
 		}
 	}
@@ -655,7 +644,7 @@ func TestActIsBounded(t *testing.T) {
 	r.must(err)
 	answers, err := parseActed(reply, len(targets))
 	r.must(err)
-	if got := len(answers); got < 2 || got > 2*actBudget/n {
+	if got := len(answers); got < 2 || got > 2*facts.ActBudget/n {
 		t.Errorf("a call for jobs in the middle of a list of %d gets to %d of them", n, got)
 	}
 	done, err := r.Do(bg, DeleteJobs(), middle)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -64,8 +65,8 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 	if key[0] == 's' {
 		b.Limits.Running = 0 // one job of it runs at a time, whatever that says
 	}
-	g, _ := parseGroup(state.Val())
-	b.Full = b.Limits.Running > 0 && g.holders >= b.Limits.Running
+	g, _ := facts.ParseGroup(state.Val())
+	b.Full = b.Limits.Running > 0 && g.Holders >= b.Limits.Running
 	return b, nil
 }
 
@@ -115,7 +116,7 @@ func (q *Queue) readBrakes(ctx context.Context, v *View, s *Situation) (err erro
 	if v.State != signalbox.StateReady && v.State != signalbox.StateScheduled {
 		return nil
 	}
-	key := groupOf(v.raw)
+	key := facts.GroupOf(v.raw)
 	if s.Queue, err = q.queueBrakes(ctx, s.Settings.Limits, s.At); err != nil || key == "" || key == "g"+wire.Unstarted {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -193,8 +194,8 @@ func testSettleBytes(t *testing.T, r *rig) {
 		"records that are sent":           {[]Settlement{large, large, large}, 2},
 		"records that are read":           {[]Settlement{kept, large, kept}, 2},
 		"records that are not touched":    {[]Settlement{large, {Outcome: Return, Size: 1 << 20}, {Outcome: Dead, Size: 1 << 20}, large}, 4},
-		"arguments":                       {repeated(Settlement{Outcome: Return}, MaxBatch), (maxArgs - 3*MaxNotes) / 6},
-		"arguments with spans":            {repeated(Settlement{Outcome: Return, Span: "s"}, MaxBatch), (maxArgs - 3*MaxNotes) / 9},
+		"arguments":                       {repeated(Settlement{Outcome: Return}, MaxBatch), (scripts.MaxArgs - 3*MaxNotes) / 6},
+		"arguments with spans":            {repeated(Settlement{Outcome: Return, Span: "s"}, MaxBatch), (scripts.MaxArgs - 3*MaxNotes) / 9},
 		"completed ones of usual size":    {repeated(Settlement{Outcome: Completed, Size: 10_000}, MaxBatch), MaxBatch},
 		"completed ones that are large":   {repeated(Settlement{Outcome: Completed, Size: 1 << 20}, MaxBatch), 64},
 		"more completed ones than go":     {repeated(Settlement{Outcome: Completed}, MaxBatch+1), MaxBatch},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 var countsTests = []storeTest{
@@ -102,7 +103,7 @@ func TestCheck(t *testing.T) {
 		r.claim(2)
 		r.check()
 		r.must(spoil(r))
-		if err := r.Check(bg); err == nil || !strings.Contains(err.Error(), want) {
+		if err := check.Queue(bg, r.Site()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

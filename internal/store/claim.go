@@ -117,8 +117,6 @@ type ClaimRequest struct {
 const MaxBytes = 1 << 20
 
 const (
-	// maxArgs bounds the arguments of a call. Some servers take no more than 4,000.
-	maxArgs = 3800
 	// MaxNotes is the most notes in one call.
 	MaxNotes = 200
 )
@@ -132,7 +130,7 @@ func Fit(settle []Settlement) int {
 			b = max(b, specialSize)
 		}
 		args, bytes = args+a, bytes+b
-		if i > 0 && (i == MaxBatch || args > maxArgs || bytes > MaxBytes) {
+		if i > 0 && (i == MaxBatch || args > scripts.MaxArgs || bytes > MaxBytes) {
 			return i
 		}
 	}
@@ -334,7 +332,7 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("hold", hold),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
 		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", q.room),
-		scripts.Arg("address", req.Address), scripts.Arg("leaving", flag(req.Leaving)), scripts.Arg("worker", q.worker))
+		scripts.Arg("address", req.Address), scripts.Arg("leaving", scripts.Flag(req.Leaving)), scripts.Arg("worker", q.worker))
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}
@@ -371,11 +369,4 @@ func hintsOf(r *scripts.Reply, i int) Hints {
 		Next:    time.Duration(r.Int(i+1)) * time.Microsecond,
 		Expired: r.Strs(i + 2),
 	}
-}
-
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
 }

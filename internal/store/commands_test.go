@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -117,7 +118,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := r.Settings(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)
 				}
-				if _, err := r.Doctor(bg, Checkup{Pause: -1, Repair: role == server.Operator}); err != nil {
+				if _, err := doctor.Run(bg, r.Site(), doctor.Checkup{Pause: -1, Repair: role == server.Operator}); err != nil {
 					t.Errorf("a doctor as %s: %v", name, err)
 				}
 			case server.Worker:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -434,7 +435,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	same(t, "a strange setting", r.copyAll(r.NewCopier()).Jobs, 0)
 	same(t, "notes", len(r.noted()), 0)
 	found, _ := r.findings(false)
-	if len(found) != 1 || found[0].Fault != BadSetting {
+	if len(found) != 1 || found[0].Fault != facts.BadSetting {
 		t.Errorf("the doctor finds %+v", found)
 	}
 	r.must(r.rdb.HDel(bg, r.keys.Settings, "copy_dead").Err())

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -53,11 +54,11 @@ func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found
 	if errors.Is(err, redis.Nil) {
 		return g, false, nil
 	}
-	known, ok := parseGroup(value)
+	known, ok := facts.ParseGroup(value)
 	if err != nil || !ok {
 		return g, false, err
 	}
-	one := []GroupInUse{{Key: key, Holding: int64(known.holders)}}
+	one := []GroupInUse{{Key: key, Holding: int64(known.Holders)}}
 	if err := q.countLines(ctx, one); err != nil {
 		return g, false, err
 	}
@@ -73,9 +74,9 @@ func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool,
 			return nil, false, err
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
-			if g, ok := parseGroup(fields[i+1]); ok && !seen[fields[i]] && fields[i] != "g"+wire.Unstarted { // a scan may return one twice
+			if g, ok := facts.ParseGroup(fields[i+1]); ok && !seen[fields[i]] && fields[i] != "g"+wire.Unstarted { // a scan may return one twice
 				seen[fields[i]] = true
-				groups = append(groups, GroupInUse{Key: fields[i], Holding: int64(g.holders)})
+				groups = append(groups, GroupInUse{Key: fields[i], Holding: int64(g.Holders)})
 			}
 		}
 		if next = cursor; next == 0 || len(groups) >= groupsRead {

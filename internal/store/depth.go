@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -114,9 +115,9 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	return d, nil
 }
 
-// maxSessions is how many sessions the script counts: a call has no more than maxArgs arguments. Other calls, made a moment later,
+// maxSessions is how many sessions the script counts: a call has no more than scripts.MaxArgs arguments. Other calls, made a moment later,
 // count the jobs of further sessions.
-const maxSessions = maxArgs - 100
+const maxSessions = scripts.MaxArgs - 100
 
 func parseDepths(r *scripts.Reply) (Depths, error) {
 	if err := r.Status("ok"); err != nil {
@@ -124,7 +125,7 @@ func parseDepths(r *scripts.Reply) (Depths, error) {
 	}
 	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8), Awaiting: r.Int(16)}
 	now, since := r.Int(1), r.Int(7)
-	at, heldUntil := timeOf(parseScore(r.Str(11))), timeOf(parseScore(r.Str(12)))
+	at, heldUntil := timeOf(facts.ParseScore(r.Str(11))), timeOf(facts.ParseScore(r.Str(12)))
 	ahead := limitsClock(r.Str(13), time.UnixMicro(now))
 	d.Blocked, d.named = r.Int(14), r.Int(15) > 0
 	d.Paused, d.limits, d.steady = r.Str(9) != "", limitsOf(r.Str(10)), time.UnixMicro(now).Add(ahead)

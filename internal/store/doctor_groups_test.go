@@ -3,13 +3,13 @@ package store
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // soundGroups fills a queue with jobs of groups. Of serial groups s1 runs, r1 waits for its retry, t1 was returned, and one job of each waits for
@@ -50,68 +50,35 @@ func testDoctorRepairsGroups(t *testing.T, all *rig) {
 	}
 	const classes = 1 << 50
 	testPlanted(t, all, []planted{
-		{name: "no turn", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: func(r *rig) error {
+		{name: "no turn", want: []facts.Fault{facts.WrongTurn}, differ: []string{"turns"}, spoil: func(r *rig) error {
 			return r.rdb.ZRem(bg, r.keys.Turns, "1ga").Err()
 		}},
-		{name: "a turn of an empty line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1gc")},
-		{name: "a turn of a blocked line", want: []Fault{WrongTurn}, spoil: turn(classes+7, "1ss")},
-		{name: "a turn of another class", want: []Fault{WrongTurn}, differ: []string{"turns"}, spoil: turn(7, "1ga")},
-		{name: "no state", want: []Fault{WrongTurn}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ga").Err() }},
-		{name: "no state of one that is held", want: []Fault{WrongTurn, WrongHolders}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ss").Err() }},
-		{name: "a state that can't be read", want: []Fault{WrongTurn, WrongHolders}, spoil: set("ss", "x")},
-		{name: "kept for nothing", want: []Fault{WrongTurn}, spoil: set("gz", "...0")},
-		{name: "blocked, and held by nobody", want: []Fault{WrongTurn}, spoil: func(r *rig) error {
+		{name: "a turn of an empty line", want: []facts.Fault{facts.WrongTurn}, spoil: turn(classes+7, "1gc")},
+		{name: "a turn of a blocked line", want: []facts.Fault{facts.WrongTurn}, spoil: turn(classes+7, "1ss")},
+		{name: "a turn of another class", want: []facts.Fault{facts.WrongTurn}, differ: []string{"turns"}, spoil: turn(7, "1ga")},
+		{name: "no state", want: []facts.Fault{facts.WrongTurn}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ga").Err() }},
+		{name: "no state of one that is held", want: []facts.Fault{facts.WrongTurn, facts.WrongHolders}, spoil: func(r *rig) error { return r.rdb.HDel(bg, r.keys.Groups, "ss").Err() }},
+		{name: "a state that can't be read", want: []facts.Fault{facts.WrongTurn, facts.WrongHolders}, spoil: set("ss", "x")},
+		{name: "kept for nothing", want: []facts.Fault{facts.WrongTurn}, spoil: set("gz", "...0")},
+		{name: "blocked, and held by nobody", want: []facts.Fault{facts.WrongTurn}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.ZRem(bg, r.keys.Turns, "1ga").Err(), r.rdb.HSet(bg, r.keys.Groups, "ga", ".b.0").Err())
 		}, differ: []string{"turns"}},
-		{name: "held by more than there are", want: []Fault{WrongHolders}, spoil: set("ss", ".b.2")},
-		{name: "held by fewer than there are", want: []Fault{WrongHolders}, spoil: set("ga", ".t.3")},
-		{name: "the holder runs", want: []Fault{WrongTurn, WrongHolders}, spoil: set("ss", ".b.0")},
-		{name: "the holder is due", want: []Fault{WrongTurn, WrongHolders}, spoil: set("sr", ".b.0")},
-		{name: "the holder is ready", want: []Fault{WrongTurn, WrongHolders}, spoil: set("st", ".b.0")},
-		{name: "the holder is gone", want: []Fault{WrongHolders}, differ: []string{"groups", "turns", "inflight:s1", "jobs"}, spoil: func(r *rig) error {
+		{name: "held by more than there are", want: []facts.Fault{facts.WrongHolders}, spoil: set("ss", ".b.2")},
+		{name: "held by fewer than there are", want: []facts.Fault{facts.WrongHolders}, spoil: set("ga", ".t.3")},
+		{name: "the holder runs", want: []facts.Fault{facts.WrongTurn, facts.WrongHolders}, spoil: set("ss", ".b.0")},
+		{name: "the holder is due", want: []facts.Fault{facts.WrongTurn, facts.WrongHolders}, spoil: set("sr", ".b.0")},
+		{name: "the holder is ready", want: []facts.Fault{facts.WrongTurn, facts.WrongHolders}, spoil: set("st", ".b.0")},
+		{name: "the holder is gone", want: []facts.Fault{facts.WrongHolders}, differ: []string{"groups", "turns", "inflight:s1", "jobs"}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.HDel(bg, r.keys.Inflight("s1"), "s1").Err(), r.rdb.HDel(bg, r.keys.Jobs, "s1").Err())
 		}},
-		{name: "a place without a record", want: []Fault{BadMember}, spoil: func(r *rig) error {
+		{name: "a place without a record", want: []facts.Fault{facts.BadMember}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "nobody")}).Err()
 		}},
-		{name: "another place of a job", want: []Fault{BadMember}, spoil: func(r *rig) error {
+		{name: "another place of a job", want: []facts.Fault{facts.BadMember}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: fmt.Sprintf("1ga\x01%016d%s", 7, "a1")}).Err()
 		}},
-		{name: "no places, lines and groups", want: []Fault{BadMember, BadMember, BadMember}, spoil: func(r *rig) error {
+		{name: "no places, lines and groups", want: []facts.Fault{facts.BadMember, facts.BadMember, facts.BadMember}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.ZAdd(bg, r.keys.Lined, redis.Z{Member: "x"}).Err(), turn(7, "3ga")(r), set("x", "...1")(r))
 		}},
 	}, (*rig).soundGroups)
-}
-
-// A count of holders that is too high counts only if no job has begun to wait since the jobs that wait were looked for.
-func TestDoctorOfHoldersThatMove(t *testing.T) {
-	t.Parallel()
-	r := onShared(t)
-	r.soundGroups()
-	d := &doctor{q: r.Queue, Checkup: Checkup{Pause: -1, Found: func(f Finding) { t.Errorf("%+v", f) }}, told: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
-	keys := []string{"sr", "ss", "st"}
-	_, moved, err := d.lookAtGroups(bg, nil, nil)
-	r.must(err)
-	waiting, err := d.holders(bg, keys)
-	r.must(err)
-	if len(waiting) != 2 || len(waiting["sr"]) != 1 || len(waiting["st"]) != 1 {
-		t.Fatalf("waiting: %v", waiting)
-	}
-	delete(waiting, "sr") // as one that was seen nowhere
-	surplus := make(map[string]int)
-	for range 3 {
-		left, err := d.compare(bg, keys, waiting, "another", surplus)
-		r.must(err)
-		equal(t, "to be looked at again", left, []string{"sr"})
-	}
-	left, err := d.compare(bg, keys, waiting, moved, surplus)
-	r.must(err)
-	equal(t, "after one round", left, []string{"sr"})
-	found := 0
-	d.Checkup.Found = func(f Finding) { found++ }
-	left, err = d.compare(bg, left, waiting, moved, surplus)
-	r.must(err)
-	if found != 1 || len(left) > 0 {
-		t.Errorf("after two rounds: %d, %v", found, left)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // soundLimits fills a queue that has limits. p1 and r1 run. A job of each of their groups waits for its rate, the latter in a serial group.
@@ -37,28 +38,28 @@ func testDoctorRepairsLimits(t *testing.T, all *rig) {
 		return func(r *rig) error { return r.rdb.HSet(bg, r.keys.Running, session, n).Err() }
 	}
 	testPlanted(t, all, []planted{
-		{name: "a line that waits for no time", want: []Fault{WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
+		{name: "a line that waits for no time", want: []facts.Fault{facts.WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
 			return r.rdb.ZRem(bg, r.keys.Parked, "1gp").Err()
 		}},
-		{name: "a serial line that waits for no time", want: []Fault{WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
+		{name: "a serial line that waits for no time", want: []facts.Fault{facts.WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
 			return r.rdb.ZRem(bg, r.keys.Parked, "1sr").Err()
 		}},
-		{name: "no line waits for a time", want: []Fault{WrongTurn, WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
+		{name: "no line waits for a time", want: []facts.Fault{facts.WrongTurn, facts.WrongTurn}, differ: []string{"groups", "turns", "parked"}, spoil: func(r *rig) error {
 			return r.rdb.Del(bg, r.keys.Parked, r.keys.Turns).Err()
 		}},
-		{name: "a turn before its time", want: []Fault{WrongTurn}, spoil: func(r *rig) error {
+		{name: "a turn before its time", want: []facts.Fault{facts.WrongTurn}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Turns, redis.Z{Score: 1<<50 + 7, Member: "1gp"}).Err()
 		}},
-		{name: "held by more than there are", want: []Fault{WrongHolders}, spoil: group("gp", ".w.3")},
-		{name: "held by fewer than there are", want: []Fault{WrongHolders}, spoil: group("gp", ".w.0")},
-		{name: "a serial group, held by nobody", want: []Fault{WrongHolders}, spoil: group("sr", ".w.2")},
-		{name: "more than it runs", want: []Fault{WrongRunning}, spoil: count("s1", "7")},
-		{name: "no number", want: []Fault{WrongRunning}, spoil: count("s1", "x")},
-		{name: "a session that is gone", want: []Fault{WrongRunning}, spoil: count("gone", "2")},
-		{name: "a session that isn't counted", want: []Fault{WrongRunning}, spoil: func(r *rig) error {
+		{name: "held by more than there are", want: []facts.Fault{facts.WrongHolders}, spoil: group("gp", ".w.3")},
+		{name: "held by fewer than there are", want: []facts.Fault{facts.WrongHolders}, spoil: group("gp", ".w.0")},
+		{name: "a serial group, held by nobody", want: []facts.Fault{facts.WrongHolders}, spoil: group("sr", ".w.2")},
+		{name: "more than it runs", want: []facts.Fault{facts.WrongRunning}, spoil: count("s1", "7")},
+		{name: "no number", want: []facts.Fault{facts.WrongRunning}, spoil: count("s1", "x")},
+		{name: "a session that is gone", want: []facts.Fault{facts.WrongRunning}, spoil: count("gone", "2")},
+		{name: "a session that isn't counted", want: []facts.Fault{facts.WrongRunning}, spoil: func(r *rig) error {
 			return r.rdb.HDel(bg, r.keys.Running, "s1").Err()
 		}},
-		{name: "a delivery without a record", want: []Fault{NoRecord}, differ: []string{"running"}, spoil: func(r *rig) error {
+		{name: "a delivery without a record", want: []facts.Fault{facts.NoRecord}, differ: []string{"running"}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.HSet(bg, r.keys.Inflight("s1"), "x", "7").Err(), count("s1", "3")(r))
 		}},
 	}, (*rig).soundLimits)
@@ -96,7 +97,7 @@ func TestDoctorOfRunning(t *testing.T) {
 	r.listen()
 	r.dropWake()
 	found, _ := r.findings(true)
-	equal(t, "findings", faultsOf(found), []Fault{WrongRunning})
+	equal(t, "findings", faultsOf(found), []facts.Fault{facts.WrongRunning})
 	same(t, "wake-ups", r.wakes(), 1)
 	equal(t, "then", ids(r.claim(9)), []string{"a", "b"})
 	r.check()

@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // hookedQueue returns the rig's queue on a connection of its own. do runs around each command of it.
@@ -18,9 +20,9 @@ func (r *rig) hookedQueue(srv *redistest.Server, do hooked) *Queue {
 }
 
 // examined runs the doctor of a queue, and returns its findings.
-func (r *rig) examined(q *Queue, repair bool) (all []Finding) {
+func (r *rig) examined(q *Queue, repair bool) (all []doctor.Finding) {
 	r.t.Helper()
-	_, err := q.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) { all = append(all, f) }})
+	_, err := doctor.Run(bg, q.Site(), doctor.Checkup{Repair: repair, Pause: -1, Found: func(f doctor.Finding) { all = append(all, f) }})
 	r.must(err)
 	return all
 }
@@ -73,7 +75,7 @@ func TestDoctorOfALostRegistration(t *testing.T) {
 		return err
 	})
 	found := r.examined(q, true)
-	if len(found) != 1 || found[0].Fault != NoSession || !found[0].Mended {
+	if len(found) != 1 || found[0].Fault != facts.NoSession || !found[0].Mended {
 		t.Errorf("%+v", found)
 	}
 	same(t, "ready jobs", r.rdb.LLen(bg, r.keys.ReadyNormal).Val(), 0)
@@ -83,8 +85,8 @@ func TestDoctorOfALostRegistration(t *testing.T) {
 func TestPageOfAnUnknownSession(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.Start(t).Client())
-	e, again, err := r.examine(bg, []string{"s1"}, origin{name: "session", of: "gone", cursor: "0", count: 10})
-	if err != nil || again || e.next != "0" || len(e.jobs) > 0 {
+	e, again, err := r.Site().Examine(bg, []string{"s1"}, facts.Origin{Name: "session", Of: "gone", Cursor: "0", Count: 10})
+	if err != nil || again || e.Next != "0" || len(e.Jobs) > 0 {
 		t.Errorf("%+v, %v, %v", e, again, err)
 	}
 }
@@ -143,7 +145,7 @@ func TestDoctorOfWhatGoesWrongMeanwhile(t *testing.T) {
 		return err
 	})
 	found := r.examined(q, true)
-	equal(t, "findings", faultsOf(found), []Fault{NoPlace, WrongClass})
+	equal(t, "findings", faultsOf(found), []facts.Fault{facts.NoPlace, facts.WrongClass})
 	if len(found) == 2 && (!found[0].Mended || found[1].Mended) {
 		t.Errorf("%+v", found)
 	}

@@ -16,6 +16,9 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
@@ -32,9 +35,9 @@ var doctorTests = []storeTest{
 }
 
 // findings runs the doctor.
-func (r *rig) findings(repair bool) (all []Finding, c Checked) {
+func (r *rig) findings(repair bool) (all []doctor.Finding, c doctor.Checked) {
 	r.t.Helper()
-	c, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) { all = append(all, f) }})
+	c, err := doctor.Run(bg, r.Site(), doctor.Checkup{Repair: repair, Pause: -1, Found: func(f doctor.Finding) { all = append(all, f) }})
 	r.must(err)
 	if int64(len(all)) != c.Found || len(c.Unproved) > 0 {
 		r.t.Errorf("%d findings, and it says %+v", len(all), c)
@@ -72,7 +75,7 @@ func testDoctorOfSound(t *testing.T, r *rig) {
 // A planted fault is what somebody did to a sound queue.
 type planted struct {
 	name   string
-	want   []Fault
+	want   []facts.Fault
 	spoil  func(r *rig) error
 	only   bool     // it is only reported
 	differ []string // keys that the repair leaves otherwise than they were before; others are again as they were
@@ -81,160 +84,160 @@ type planted struct {
 func plantedFaults() []planted {
 	z := func(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
 	return []planted{
-		{name: "twice in a list", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
+		{name: "twice in a list", want: []facts.Fault{facts.TwoPlaces}, spoil: func(r *rig) error {
 			return r.rdb.RPush(bg, r.keys.ReadyNormal, "ready").Err()
 		}},
-		{name: "in two lists", want: []Fault{TwoPlaces, WrongClass}, spoil: func(r *rig) error {
+		{name: "in two lists", want: []facts.Fault{facts.TwoPlaces, facts.WrongClass}, spoil: func(r *rig) error {
 			return r.rdb.RPush(bg, r.keys.ReadyLow, "ready").Err()
 		}},
-		{name: "ready and dead", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
+		{name: "ready and dead", want: []facts.Fault{facts.TwoPlaces}, spoil: func(r *rig) error {
 			size := r.rdb.HStrLen(bg, r.keys.Jobs, "ready").Val()
 			return errors.Join(r.rdb.ZAdd(bg, r.keys.Dead, z(1, "ready")).Err(), r.rdb.HIncrBy(bg, r.keys.Stats, "dead_bytes", size).Err())
 		}},
-		{name: "running and ready", want: []Fault{TwoPlaces}, spoil: func(r *rig) error {
+		{name: "running and ready", want: []facts.Fault{facts.TwoPlaces}, spoil: func(r *rig) error {
 			return r.rdb.LPush(bg, r.keys.ReadyNormal, "run").Err()
 		}},
-		{name: "due and ready", want: []Fault{TwoPlaces, WrongTime}, spoil: func(r *rig) error {
+		{name: "due and ready", want: []facts.Fault{facts.TwoPlaces, facts.WrongTime}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Due, z(4e15, "1ready")).Err()
 		}},
-		{name: "in two sessions", want: []Fault{TwoPlaces}, differ: []string{"sessions"}, spoil: func(r *rig) error {
+		{name: "in two sessions", want: []facts.Fault{facts.TwoPlaces}, differ: []string{"sessions"}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.ZAdd(bg, r.keys.Sessions, z(4e15, "s2")).Err(), r.rdb.HSet(bg, r.keys.Inflight("s2"), "run", "7").Err())
 		}},
-		{name: "dead and cancelled", want: []Fault{TwoPlaces}, differ: []string{"dead", "cancelled", "stats"}, spoil: func(r *rig) error {
+		{name: "dead and cancelled", want: []facts.Fault{facts.TwoPlaces}, differ: []string{"dead", "cancelled", "stats"}, spoil: func(r *rig) error {
 			size := r.rdb.HStrLen(bg, r.keys.Jobs, "dead").Val()
 			return errors.Join(r.rdb.ZAdd(bg, r.keys.Cancelled, z(1, "dead")).Err(), r.rdb.HIncrBy(bg, r.keys.Stats, "cancelled_bytes", size).Err())
 		}},
-		{name: "a record without a place", want: []Fault{NoPlace}, spoil: func(r *rig) error {
+		{name: "a record without a place", want: []facts.Fault{facts.NoPlace}, spoil: func(r *rig) error {
 			return r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err()
 		}},
-		{name: "a scheduled record without a place", want: []Fault{NoPlace}, spoil: func(r *rig) error {
+		{name: "a scheduled record without a place", want: []facts.Fault{facts.NoPlace}, spoil: func(r *rig) error {
 			return r.rdb.ZRem(bg, r.keys.Due, "1due").Err()
 		}},
-		{name: "ready without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
+		{name: "ready without a record", want: []facts.Fault{facts.NoRecord}, spoil: func(r *rig) error {
 			return r.rdb.RPush(bg, r.keys.ReadyLow, "x").Err()
 		}},
-		{name: "due without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
+		{name: "due without a record", want: []facts.Fault{facts.NoRecord}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Due, z(1, "sx")).Err()
 		}},
-		{name: "running without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
+		{name: "running without a record", want: []facts.Fault{facts.NoRecord}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "x", "7").Err()
 		}},
-		{name: "dead without a record", want: []Fault{NoRecord}, spoil: func(r *rig) error {
+		{name: "dead without a record", want: []facts.Fault{facts.NoRecord}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Dead, z(1, "x")).Err()
 		}},
-		{name: "in the list of another class", want: []Fault{WrongClass}, spoil: func(r *rig) error {
+		{name: "in the list of another class", want: []facts.Fault{facts.WrongClass}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err(), r.rdb.RPush(bg, r.keys.ReadySuspect, "ready").Err())
 		}},
-		{name: "due in another class", want: []Fault{WrongClass}, spoil: func(r *rig) error {
+		{name: "due in another class", want: []facts.Fault{facts.WrongClass}, spoil: func(r *rig) error {
 			score := r.rdb.ZScore(bg, r.keys.Due, "1due").Val()
 			return errors.Join(r.rdb.ZRem(bg, r.keys.Due, "1due").Err(), r.rdb.ZAdd(bg, r.keys.Due, z(score, "0due")).Err())
 		}},
-		{name: "due at another time", want: []Fault{WrongTime}, spoil: func(r *rig) error {
+		{name: "due at another time", want: []facts.Fault{facts.WrongTime}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Due, z(5, "1due")).Err()
 		}},
-		{name: "an empty member", want: []Fault{BadMember}, spoil: func(r *rig) error {
+		{name: "an empty member", want: []facts.Fault{facts.BadMember}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Due, z(5, "")).Err()
 		}},
-		{name: "a session that isn't registered", want: []Fault{NoSession}, differ: []string{"sessions", "ready:normal", "inflight:s2"}, spoil: func(r *rig) error {
+		{name: "a session that isn't registered", want: []facts.Fault{facts.NoSession}, differ: []string{"sessions", "ready:normal", "inflight:s2"}, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.LRem(bg, r.keys.ReadyNormal, 1, "ready").Err(), r.rdb.HSet(bg, r.keys.Inflight("s2"), "ready", "7").Err())
 		}},
-		{name: "no token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+		{name: "no token", want: []facts.Fault{facts.BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "x").Err()
 		}},
-		{name: "a negative token", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+		{name: "a negative token", want: []facts.Fault{facts.BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "-5").Err()
 		}},
-		{name: "a token with a sign", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+		{name: "a token with a sign", want: []facts.Fault{facts.BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", "+5").Err()
 		}},
-		{name: "a token of a time far away", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
+		{name: "a token of a time far away", want: []facts.Fault{facts.BadToken}, differ: []string{"inflight:s1", "ready:normal"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", r.days(367)).Err()
 		}},
-		{name: "a token of a time far away, and cancelled", want: []Fault{BadToken}, differ: []string{"inflight:s1", "ready:normal", "cancels"}, spoil: func(r *rig) error {
+		{name: "a token of a time far away, and cancelled", want: []facts.Fault{facts.BadToken}, differ: []string{"inflight:s1", "ready:normal", "cancels"}, spoil: func(r *rig) error {
 			token := fmt.Sprint(r.days(367))
-			return errors.Join(r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", token+" c").Err(), r.rdb.HSet(bg, r.keys.Cancels, "run2", token+" "+string(markOf(""))).Err())
+			return errors.Join(r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", token+" c").Err(), r.rdb.HSet(bg, r.keys.Cancels, "run2", token+" "+string(facts.MarkOf(""))).Err())
 		}},
-		{name: "a token of a later time", want: []Fault{BeyondFence}, differ: []string{"inflight:s1", "fence"}, spoil: func(r *rig) error {
+		{name: "a token of a later time", want: []facts.Fault{facts.BeyondFence}, differ: []string{"inflight:s1", "fence"}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", r.days(365)).Err()
 		}},
-		{name: "no token, and cancelled", want: []Fault{BadToken, StrayMark}, spoil: func(r *rig) error {
+		{name: "no token, and cancelled", want: []facts.Fault{facts.BadToken, facts.StrayMark}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", "x c").Err()
 		}},
-		{name: "beyond the fence", want: []Fault{BeyondFence, BeyondFence}, spoil: func(r *rig) error {
+		{name: "beyond the fence", want: []facts.Fault{facts.BeyondFence, facts.BeyondFence}, spoil: func(r *rig) error {
 			return r.rdb.DecrBy(bg, r.keys.Fence, 100).Err()
 		}},
-		{name: "a stale count", want: []Fault{WrongBytes}, spoil: func(r *rig) error {
+		{name: "a stale count", want: []facts.Fault{facts.WrongBytes}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Stats, "dead_bytes", 7).Err()
 		}},
-		{name: "a count that is none", want: []Fault{WrongBytes}, spoil: func(r *rig) error {
+		{name: "a count that is none", want: []facts.Fault{facts.WrongBytes}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Stats, "cancelled_bytes", "x").Err()
 		}},
-		{name: "a larger record", want: []Fault{WrongLargest}, differ: []string{"stats", "jobs"}, spoil: func(r *rig) error {
+		{name: "a larger record", want: []facts.Fault{facts.WrongLargest}, differ: []string{"stats", "jobs"}, spoil: func(r *rig) error {
 			record := r.rdb.HGet(bg, r.keys.Jobs, "ready").Val()
 			return r.rdb.HSet(bg, r.keys.Jobs, "ready", record+"\x12\xd8\x36"+strings.Repeat("x", 7000)).Err()
 		}},
-		{name: "a span of nobody", want: []Fault{StrayNote}, spoil: func(r *rig) error {
+		{name: "a span of nobody", want: []facts.Fault{facts.StrayNote}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Notes, "x", "1 span").Err()
 		}},
-		{name: "a span of an ended job", want: []Fault{StrayNote}, spoil: func(r *rig) error {
+		{name: "a span of an ended job", want: []facts.Fault{facts.StrayNote}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Notes, "dead", "1 span").Err()
 		}},
-		{name: "a mark of a job that waits", want: []Fault{StrayMark}, spoil: func(r *rig) error {
+		{name: "a mark of a job that waits", want: []facts.Fault{facts.StrayMark}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Cancels, "ready", "1 0  ").Err()
 		}},
-		{name: "a mark of another delivery", want: []Fault{StrayMark}, spoil: func(r *rig) error {
+		{name: "a mark of another delivery", want: []facts.Fault{facts.StrayMark}, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Cancels, "run", "1 0  ").Err()
 		}},
-		{name: "a mark without the flag", want: []Fault{StrayMark}, spoil: func(r *rig) error {
+		{name: "a mark without the flag", want: []facts.Fault{facts.StrayMark}, spoil: func(r *rig) error {
 			token := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val()
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run2", strings.TrimSuffix(token, " c")).Err()
 		}},
-		{name: "a flag without a mark", want: []Fault{NoMark}, differ: []string{"cancels"}, spoil: func(r *rig) error {
+		{name: "a flag without a mark", want: []facts.Fault{facts.NoMark}, differ: []string{"cancels"}, spoil: func(r *rig) error {
 			return r.rdb.HDel(bg, r.keys.Cancels, "run2").Err()
 		}},
-		{name: "an address of no session", want: []Fault{StrayAddress}, spoil: func(r *rig) error {
+		{name: "an address of no session", want: []facts.Fault{facts.StrayAddress}, spoil: func(r *rig) error {
 			return r.rdb.ZAdd(bg, r.keys.Idle, z(1, r.Address("nobody", false))).Err()
 		}},
 
-		{name: "an unreadable record", want: []Fault{Unreadable}, only: true, spoil: func(r *rig) error {
+		{name: "an unreadable record", want: []facts.Fault{facts.Unreadable}, only: true, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Jobs, "ready", "no record").Err()
 		}},
-		{name: "two with one token", want: []Fault{SameToken}, only: true, spoil: func(r *rig) error {
+		{name: "two with one token", want: []facts.Fault{facts.SameToken}, only: true, spoil: func(r *rig) error {
 			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", token).Err()
 		}},
-		{name: "suspects together", want: []Fault{Together}, only: true, spoil: func(r *rig) error {
+		{name: "suspects together", want: []facts.Fault{facts.Together}, only: true, spoil: func(r *rig) error {
 			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
 			run := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run").Val()
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", run+" s2", "run2", token+" s4c").Err()
 		}},
-		{name: "suspects together, with more crashes than are usual", want: []Fault{Together}, only: true, spoil: func(r *rig) error {
+		{name: "suspects together, with more crashes than are usual", want: []facts.Fault{facts.Together}, only: true, spoil: func(r *rig) error {
 			token := strings.TrimSuffix(r.rdb.HGet(bg, r.keys.Inflight("s1"), "run2").Val(), " c")
 			run := r.rdb.HGet(bg, r.keys.Inflight("s1"), "run").Val()
 			return r.rdb.HSet(bg, r.keys.Inflight("s1"), "run", run+" s7", "run2", token+" s12c").Err()
 		}},
-		{name: "a stray key", want: []Fault{StrayKey, StrayKey}, only: true, spoil: func(r *rig) error {
+		{name: "a stray key", want: []facts.Fault{facts.StrayKey, facts.StrayKey}, only: true, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.Set(bg, r.keys.Prefix+"odd", 1, 0).Err(), r.rdb.Set(bg, r.keys.Inflight(""), 1, 0).Err())
 		}},
-		{name: "settings that can't be read", want: slices.Repeat([]Fault{BadSetting}, 6), only: true, spoil: func(r *rig) error {
+		{name: "settings that can't be read", want: slices.Repeat([]facts.Fault{facts.BadSetting}, 6), only: true, spoil: func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Settings, "slots", "many", "keep", "012 1 1", "quiet:w", "yes", "cron:e", "yes", "paused", "", "layout", "1.0").Err()
 		}},
-		{name: "no fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+		{name: "no fence", want: []facts.Fault{facts.BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.Fence, "x", 0).Err()
 		}},
-		{name: "a negative fence", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+		{name: "a negative fence", want: []facts.Fault{facts.BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.Fence, "-5", 0).Err()
 		}},
-		{name: "a fence with a sign", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+		{name: "a fence with a sign", want: []facts.Fault{facts.BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.Fence, "+5", 0).Err()
 		}},
-		{name: "a fence that is too large", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
-			return r.rdb.Set(bg, r.keys.Fence, latestToken+1, 0).Err()
+		{name: "a fence that is too large", want: []facts.Fault{facts.BadFence}, only: true, spoil: func(r *rig) error {
+			return r.rdb.Set(bg, r.keys.Fence, facts.LatestToken+1, 0).Err()
 		}},
-		{name: "a fence that is too long", want: []Fault{BadFence}, only: true, spoil: func(r *rig) error {
+		{name: "a fence that is too long", want: []facts.Fault{facts.BadFence}, only: true, spoil: func(r *rig) error {
 			return r.rdb.Set(bg, r.keys.Fence, "123456789012345678", 0).Err()
 		}},
-		{name: "another type", want: []Fault{WrongType}, only: true, spoil: func(r *rig) error {
+		{name: "another type", want: []facts.Fault{facts.WrongType}, only: true, spoil: func(r *rig) error {
 			return errors.Join(r.rdb.Del(bg, r.keys.Due).Err(), r.rdb.Set(bg, r.keys.Due, "1", 0).Err())
 		}},
 	}
@@ -270,11 +273,11 @@ func testPlanted(t *testing.T, all *rig, faults []planted, sound func(r *rig)) {
 			equal(t, "findings", faultsOf(found), p.want)
 			r.unchanged("a look", spoilt)
 			for _, f := range found {
-				if f.Mended || f.Text == "" || mendable(f.Fault) == p.only {
+				if f.Mended || f.Text == "" || doctor.Mendable(f.Fault) == p.only {
 					t.Errorf("%+v", f)
 				}
 			}
-			if err := r.Check(bg); err == nil && !slices.Contains([]Fault{Unreadable, BadSetting}, p.want[0]) {
+			if err := check.Queue(bg, r.Site()); err == nil && !slices.Contains([]facts.Fault{facts.Unreadable, facts.BadSetting}, p.want[0]) {
 				t.Error("Check has another opinion: it finds nothing")
 			}
 
@@ -299,8 +302,8 @@ func testPlanted(t *testing.T, all *rig, faults []planted, sound func(r *rig)) {
 	}
 }
 
-func faultsOf(found []Finding) []Fault {
-	var all []Fault
+func faultsOf(found []doctor.Finding) []facts.Fault {
+	var all []facts.Fault
 	for _, f := range found {
 		all = append(all, f.Fault)
 	}
@@ -328,25 +331,25 @@ func testDoctorLooksAgain(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
 	r.must(r.rdb.RPush(bg, r.keys.ReadyLow, "a").Err())
-	sessions, err := r.sessionsOf(bg, nil)
+	sessions, err := r.Site().SessionsOf(bg, nil)
 	r.must(err)
-	e, again, err := r.examine(bg, sessions, origin{ids: []string{"a"}, search: true})
+	e, again, err := r.Site().Examine(bg, sessions, facts.Origin{IDs: []string{"a"}, Search: true})
 	r.must(err)
-	if again || len(e.jobs) != 1 || len(e.jobs[0].places) != 2 {
+	if again || len(e.Jobs) != 1 || len(e.Jobs[0].Places) != 2 {
 		t.Fatalf("%v, %+v", again, e)
 	}
 	r.must(r.rdb.LRem(bg, r.keys.ReadyLow, 0, "a").Err())
 	before := r.dump()
-	done, _, err := r.mend(bg, sessions, &e.jobs[0], e.jobs[0].steps(e.around, 0)...)
+	done, _, err := r.Site().Mend(bg, sessions, &e.Jobs[0], doctor.StepsOf(&e.Jobs[0], e.Around, 0)...)
 	r.must(err)
 	same(t, "repaired what is no more", done, false)
 	r.unchanged("such a repair", before)
 	r.session = "another"
 	r.open()
-	if _, again, err := r.examine(bg, sessions, origin{ids: []string{"a"}}); err != nil || !again {
+	if _, again, err := r.Site().Examine(bg, sessions, facts.Origin{IDs: []string{"a"}}); err != nil || !again {
 		t.Errorf("with a session that it doesn't know: %v, %v", again, err)
 	}
-	if _, again, err := r.mend(bg, sessions, &e.jobs[0], step{"undue", "1", ""}); err != nil || !again {
+	if _, again, err := r.Site().Mend(bg, sessions, &e.Jobs[0], facts.Step{Verb: "undue", A: "1", B: ""}); err != nil || !again {
 		t.Errorf("a repair with a session that it doesn't know: %v, %v", again, err)
 	}
 }
@@ -383,7 +386,7 @@ func TestDoctorOfOneThatHides(t *testing.T) {
 		return call()
 	}))
 	q := New(rdb, "", r.Name())
-	c, err := q.Doctor(bg, Checkup{Repair: true, Pause: -1, Found: func(f Finding) { t.Errorf("%+v", f) }})
+	c, err := doctor.Run(bg, q.Site(), doctor.Checkup{Repair: true, Pause: -1, Found: func(f doctor.Finding) { t.Errorf("%+v", f) }})
 	r.must(err)
 	if calls != 2 || c.Jobs != 2 {
 		t.Errorf("%d calls, %+v", calls, c)
@@ -405,7 +408,7 @@ func TestDoctorOfTheSameMoment(t *testing.T) {
 		}
 		return err
 	}))
-	if c, err := New(rdb, "", r.Name()).Doctor(bg, Checkup{Pause: -1}); err != nil || c.Found != 1 {
+	if c, err := doctor.Run(bg, New(rdb, "", r.Name()).Site(), doctor.Checkup{Pause: -1}); err != nil || c.Found != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -436,7 +439,7 @@ func TestDoctorOfNewerLayout(t *testing.T) {
 	if found, _ := r.findings(false); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
-	if _, err := r.Doctor(bg, Checkup{Repair: true}); !errors.Is(err, signalbox.ErrOutdated) {
+	if _, err := doctor.Run(bg, r.Site(), doctor.Checkup{Repair: true}); !errors.Is(err, signalbox.ErrOutdated) {
 		t.Error(err)
 	}
 	r.unchanged("a repair", before)
@@ -463,7 +466,7 @@ func testDoctorBesideLoad(t *testing.T, r *rig) {
 		})
 	}
 	for range 8 {
-		c, err := r.Doctor(bg, Checkup{Pause: -1, Found: func(f Finding) { t.Errorf("%+v", f) }})
+		c, err := doctor.Run(bg, r.Site(), doctor.Checkup{Pause: -1, Found: func(f doctor.Finding) { t.Errorf("%+v", f) }})
 		r.must(err)
 		for _, text := range c.Unproved {
 			if !strings.HasPrefix(text, "how many jobs hold ") { // jobs are put off and given back all the time
@@ -570,19 +573,19 @@ func TestDoctorOfMany(t *testing.T) {
 	middle := r.rdb.LIndex(bg, r.keys.ReadyNormal, int64(n)/3).Val()
 	for what, call := range map[string]func() error{
 		"a page of records": func() error {
-			_, _, err := r.examine(bg, []string{"s1"}, origin{name: "jobs", cursor: "0", count: maxLook})
+			_, _, err := r.Site().Examine(bg, []string{"s1"}, facts.Origin{Name: "jobs", Cursor: "0", Count: facts.MaxLook})
 			return err
 		},
 		"a page of a list": func() error {
-			_, _, err := r.examine(bg, []string{"s1"}, origin{name: "ready", of: "1", cursor: "100", count: 100 + maxLook + overlap})
+			_, _, err := r.Site().Examine(bg, []string{"s1"}, facts.Origin{Name: "ready", Of: "1", Cursor: "100", Count: 100 + facts.MaxLook + doctor.Overlap})
 			return err
 		},
 		"the search for a job": func() error {
-			_, _, err := r.examine(bg, []string{"s1"}, origin{ids: []string{middle}, search: true})
+			_, _, err := r.Site().Examine(bg, []string{"s1"}, facts.Origin{IDs: []string{middle}, Search: true})
 			return err
 		},
 		"a part of the sum": func() error {
-			_, err := scripts.Sum.Run(bg, r.rdb, scripts.Sum.Keys(&r.keys), []any{"dead", 0, maxSum - 1})
+			_, err := scripts.Sum.Run(bg, r.rdb, scripts.Sum.Keys(&r.keys), []any{"dead", 0, doctor.MaxSum - 1})
 			return err
 		},
 	} {
@@ -624,5 +627,5 @@ func TestDoctorOfTypesBeside(t *testing.T) {
 		r.must(r.rdb.RPush(bg, key, "x").Err())
 	}
 	found, _ := r.findings(false)
-	equal(t, "findings", faultsOf(found), []Fault{WrongType, WrongType, WrongType, WrongType, NoPlace})
+	equal(t, "findings", faultsOf(found), []facts.Fault{facts.WrongType, facts.WrongType, facts.WrongType, facts.WrongType, facts.NoPlace})
 }

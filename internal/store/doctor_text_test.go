@@ -1,14 +1,14 @@
 package store
 
 import (
-	"hash/maphash"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
 )
 
 // What others wrote doesn't make a text long.
@@ -36,7 +36,7 @@ func TestDoctorsTextIsShort(t *testing.T) {
 			t.Errorf("%s: a text of %d bytes, %.300s", f.Fault, len(f.Text), f.Text)
 		}
 	}
-	if err := r.Check(bg); err == nil || len(err.Error()) > 30_000 {
+	if err := check.Queue(bg, r.Site()); err == nil || len(err.Error()) > 30_000 {
 		t.Errorf("Check has %.300v", err)
 	}
 }
@@ -46,35 +46,16 @@ func TestDoctorOfManyAddresses(t *testing.T) {
 	t.Parallel()
 	r := unchecked(t, redistest.Start(t).Client())
 	var all []redis.Z
-	for _, address := range numbered("x", maxAddresses+1) {
+	for _, address := range numbered("x", doctor.MaxAddresses+1) {
 		all = append(all, redis.Z{Member: address})
 	}
 	r.must(r.rdb.ZAdd(bg, r.keys.Idle, all...).Err())
-	c, err := r.Doctor(bg, Checkup{Pause: -1})
-	if err != nil || c.Found != maxAddresses || len(c.Unproved) != 1 || !strings.Contains(c.Unproved[0], "4001") {
+	c, err := doctor.Run(bg, r.Site(), doctor.Checkup{Pause: -1})
+	if err != nil || c.Found != doctor.MaxAddresses || len(c.Unproved) != 1 || !strings.Contains(c.Unproved[0], "4001") {
 		t.Errorf("%+v, %v", c, err)
 	}
 	r.must(r.rdb.ZRem(bg, r.keys.Idle, "x0000", "x0001").Err())
 	if _, c := r.findings(false); c.Found == 0 {
 		t.Errorf("%+v", c)
 	}
-}
-
-// The memory of what was found is bounded, and tells faults apart whose texts are the same.
-func TestDoctorRemembersFindings(t *testing.T) {
-	t.Parallel()
-	d := &doctor{seed: maphash.MakeSeed(), told: make(map[uint64]struct{})}
-	for range 2 {
-		d.find(NoRecord, "a", "text", false)
-		d.find(NoRecord, "b", "text", false)
-		d.find(NoPlace, "b", "text", false)
-	}
-	same(t, "findings", d.Checked.Found, 3)
-	for i := range 2 * maxTold {
-		d.find(NoRecord, strconv.Itoa(i), "", false)
-	}
-	if len(d.told) > maxTold {
-		t.Errorf("it remembers %d", len(d.told))
-	}
-	same(t, "findings", d.Checked.Found, 3+2*maxTold)
 }

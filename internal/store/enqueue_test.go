@@ -360,7 +360,7 @@ func testNames(t *testing.T, r *rig) {
 	q.check()
 	q.settled(settlement(got[0], Completed), settlement(got[1], Dead), settlement(got[2], Return))
 	q.check()
-	left, err := q.scan(bg)
+	left, err := q.Site().AllKeys(bg)
 	q.must(err)
 	if !slices.Contains(left, q.keys.Jobs) {
 		t.Errorf("the queue's keys are not found: %v", left)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -72,7 +75,7 @@ func operations() []operation {
 			return nil
 		}}
 	}
-	ref := FlowRef{"flow", "aaaaa"}
+	ref := facts.FlowRef{Name: "flow", Mark: "aaaaa"}
 	made := func(r *rig) {
 		_, _, err := r.CreateFlow(bg, ref, FlowTerms{Within: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
 		r.must(err)
@@ -381,11 +384,11 @@ func operations() []operation {
 			},
 		},
 		{name: "mend", call: func(r *rig, _ []Delivery) error {
-			sessions, err := r.sessionsOf(bg, nil)
+			sessions, err := r.Site().SessionsOf(bg, nil)
 			if err != nil {
 				return err
 			}
-			done, _, err := r.mend(bg, sessions, &facts{id: "ready1"}, step{"unlist", "1", "0"}, step{"list", "1", ""})
+			done, _, err := r.Site().Mend(bg, sessions, &facts.Job{ID: "ready1"}, facts.Step{Verb: "unlist", A: "1", B: "0"}, facts.Step{Verb: "list", A: "1", B: ""})
 			if err == nil && !done {
 				return errors.New("nothing was done")
 			}
@@ -468,7 +471,7 @@ func views() []operation {
 		{
 			name: "list",
 			call: func(r *rig, _ []Delivery) error {
-				pager := &listPager{q: r.Queue, classes: readyClasses[1:]}
+				pager := &listPager{q: r.Queue, classes: facts.ReadyClasses[1:]}
 				page, _, err := pager.next(bg)
 				return found(page, err, "ready1", "ready2", "ready3")
 			},
@@ -488,13 +491,13 @@ func views() []operation {
 		{
 			name: "examine",
 			call: func(r *rig, _ []Delivery) error {
-				sessions, err := r.sessionsOf(bg, nil)
+				sessions, err := r.Site().SessionsOf(bg, nil)
 				if err != nil {
 					return err
 				}
-				e, _, err := r.examine(bg, sessions, origin{ids: []string{"ready1", "f1", "nobody"}, search: true})
-				if err == nil && (len(e.jobs) != 3 || len(e.jobs[0].places) != 1 || len(e.jobs[1].places) != 1 || e.jobs[2].there) {
-					return fmt.Errorf("got %+v", e.jobs)
+				e, _, err := r.Site().Examine(bg, sessions, facts.Origin{IDs: []string{"ready1", "f1", "nobody"}, Search: true})
+				if err == nil && (len(e.Jobs) != 3 || len(e.Jobs[0].Places) != 1 || len(e.Jobs[1].Places) != 1 || e.Jobs[2].There) {
+					return fmt.Errorf("got %+v", e.Jobs)
 				}
 				return err
 			},
@@ -503,9 +506,9 @@ func views() []operation {
 		{
 			name: "sum",
 			call: func(r *rig, _ []Delivery) error {
-				t, _, err := (&doctor{q: r.Queue}).total(bg, "dead")
-				if err == nil && (t.members != 2 || t.bytes == 0 || t.bytes != t.counted()) {
-					return fmt.Errorf("got %+v", t)
+				sum, err := scripts.Sum.Run(bg, r.rdb, scripts.Sum.Keys(&r.keys), scripts.Sum.Args(0, scripts.Arg("name", "dead"), scripts.Arg("first", 0), scripts.Arg("last", 999)))
+				if err == nil && (sum.Int(2) != 2 || sum.Int(4) == 0 || sum.Str(1) != strconv.FormatInt(sum.Int(4), 10)) {
+					return fmt.Errorf("got %v", sum.List)
 				}
 				return err
 			},

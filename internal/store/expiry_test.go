@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -311,8 +313,8 @@ func TestDoctorKnowsExpiry(t *testing.T) {
 	r.must(r.rdb.ZRem(bg, r.keys.Expires, "b", "c").Err())
 	faults := make(map[string]bool)
 	for _, repair := range []bool{true, false} {
-		_, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) {
-			if f.Fault != WrongExpiry || !repair || !f.Mended {
+		_, err := doctor.Run(bg, r.Site(), doctor.Checkup{Repair: repair, Pause: -1, Found: func(f doctor.Finding) {
+			if f.Fault != facts.WrongExpiry || !repair || !f.Mended {
 				t.Errorf("found %+v", f)
 			}
 			faults[f.Job] = true

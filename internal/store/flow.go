@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -28,11 +29,6 @@ func ValidateFlow(name string) error {
 	return layout.ValidateFlow(name)
 }
 
-// A FlowRef names one flow: a later one of its name has another mark.
-type FlowRef struct{ Name, Mark string }
-
-func (r FlowRef) text() string { return r.Name + "{" + r.Mark }
-
 // NewFlowMark returns a mark for a new flow.
 func NewFlowMark() string {
 	var b [8]byte
@@ -43,16 +39,16 @@ func NewFlowMark() string {
 }
 
 // FlowOf returns the flow that the delivery's job is a member of. ok is false if it is a member of none.
-func (d *Delivery) FlowOf() (ref FlowRef, ok bool) { return memberOf(d.record) }
+func (d *Delivery) FlowOf() (ref facts.FlowRef, ok bool) { return memberOf(d.record) }
 
-func memberOf(record []byte) (ref FlowRef, ok bool) {
+func memberOf(record []byte) (ref facts.FlowRef, ok bool) {
 	for link := range strings.SplitSeq(wire.LinksOf(record), " ") {
 		if link != "" && link[0] == wire.LinkMember {
 			name, mark, found := strings.Cut(link[1:], "{")
-			return FlowRef{name, mark}, found
+			return facts.FlowRef{Name: name, Mark: mark}, found
 		}
 	}
-	return FlowRef{}, false
+	return facts.FlowRef{}, false
 }
 
 // What a job can wait for of a flow.
@@ -63,78 +59,19 @@ const (
 )
 
 // Join makes the job a member of a flow. It is called last of those that give extras.
-func (it *Item) Join(ref FlowRef) { it.link(wire.LinkMember, ref) }
+func (it *Item) Join(ref facts.FlowRef) { it.link(wire.LinkMember, ref) }
 
 // Await has the job wait for a flow. It is called last of those that give extras.
-func (it *Item) Await(role byte, ref FlowRef) { it.link(role, ref) }
+func (it *Item) Await(role byte, ref facts.FlowRef) { it.link(role, ref) }
 
-func (it *Item) link(role byte, ref FlowRef) {
+func (it *Item) link(role byte, ref facts.FlowRef) {
 	marks, extras, _ := strings.Cut(it.class, "+")
 	flags := byte(0)
 	if extras != "" {
 		flags, extras = extras[0], extras[1:]
 	}
-	flags, all := wire.WithLinks(flags, []byte(extras), string(role)+ref.text())
+	flags, all := wire.WithLinks(flags, []byte(extras), string(role)+ref.Text())
 	it.class = withExtras(marks, flags, all)
-}
-
-// A Flow is what a queue has of a flow.
-type Flow struct {
-	FlowRef
-	Unsealed  bool // its producer may still add to it
-	Failed    bool // a member hasn't completed
-	Over      bool
-	Cancelled bool
-	FailFast  bool // it is cancelled when a member ends that hasn't completed
-	// Total is how many jobs have ever been members. Open haven't ended, OK have completed, Dead are dead, and Gone were cancelled or deleted. Bad is how many of those that have ended haven't completed.
-	Total, Open, Bad, OK, Dead, Gone int64
-	Waiters                          int64 // jobs that wait for it, or have waited, and haven't ended
-	Lost                             int64 // such that are dead or cancelled, or a few more
-	Given                            int64 // how many jobs its producer has given, also those that were left out
-	Digest                           string
-	Created, Since                   time.Time     // when it was made; when its producer last called, and later when it was over
-	Within, Timeout                  time.Duration // how long it may stay unsealed after a call; how long it may last, 0: for ever
-}
-
-// flags notes what the flags of a flow say. It reports whether they are known.
-func (f *Flow) flags(text string) bool {
-	for _, c := range text {
-		switch c {
-		case 'u':
-			f.Unsealed = true
-		case 'n':
-			f.Failed = true
-		case 'd':
-			f.Over = true
-		case 'x':
-			f.Cancelled = true
-		case 'q':
-			f.FailFast = true
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// parseFlow reads what a queue has of a flow. The chapter flow_states of the scripts writes it.
-func parseFlow(name, text string) (f Flow, ok bool) {
-	words := strings.Split(text, " ")
-	if len(words) != 16 || !strings.HasPrefix(words[0], ".") || !f.flags(words[0][1:]) {
-		return Flow{}, false
-	}
-	var n [13]int64
-	for i := range n {
-		var err error
-		if n[i], err = strconv.ParseInt(words[1+i], 10, 64); err != nil || n[i] < 0 {
-			return Flow{}, false
-		}
-	}
-	f.Name, f.Mark, f.Digest = name, words[15], words[14]
-	f.Total, f.Open, f.Bad, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Given = n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]
-	f.Created, f.Since = time.UnixMicro(n[9]), time.UnixMicro(n[10])
-	f.Within, f.Timeout = time.Duration(n[11])*time.Microsecond, time.Duration(n[12])*time.Microsecond
-	return f, true
 }
 
 // FlowTerms are what a flow is made with.
@@ -161,7 +98,7 @@ func (e *FlowTaken) Error() string {
 var ErrNoFlow = errors.New("store: there is no such flow")
 
 // CreateFlow makes a flow, with the jobs that wait for it. If there is one of its name, that is returned, and anew is false. The error wraps signalbox.ErrQueueFull, or is a *FlowTaken.
-func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, terms FlowTerms, callbacks []Callback) (f Flow, anew bool, err error) {
+func (q *Queue) CreateFlow(ctx context.Context, ref facts.FlowRef, terms FlowTerms, callbacks []Callback) (f facts.Flow, anew bool, err error) {
 	args := make([]any, 0, 4*len(callbacks))
 	for i := range callbacks {
 		c := &callbacks[i]
@@ -175,18 +112,18 @@ func (q *Queue) CreateFlow(ctx context.Context, ref FlowRef, terms FlowTerms, ca
 	}
 	r, err := q.flow(ctx, "create", ref, terms, flags, 0, args)
 	if err != nil {
-		return Flow{}, false, err
+		return facts.Flow{}, false, err
 	}
 	switch word := r.Str(2); word {
 	case "taken":
-		return Flow{}, false, &FlowTaken{r.Str(4)}
+		return facts.Flow{}, false, &FlowTaken{r.Str(4)}
 	case "full":
 		var n Length
 		if _, err := fmt.Sscanf(r.Str(4), "%d/%d", &n.Jobs, &n.Max); err != nil {
 			r.Fail(4, "no length")
-			return Flow{}, false, r.Err
+			return facts.Flow{}, false, r.Err
 		}
-		return Flow{}, false, &signalbox.QueueFullError{Queue: q.name, Length: n.Jobs, Max: n.Max}
+		return facts.Flow{}, false, &signalbox.QueueFullError{Queue: q.name, Length: n.Jobs, Max: n.Max}
 	default:
 		f, err = q.flowIn(r, ref.Name)
 		return f, word == "new", err
@@ -207,27 +144,27 @@ var (
 )
 
 // SealFlow has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none; ErrFlowGap, or ErrFlowFewer with the flow: then it isn't sealed.
-func (q *Queue) SealFlow(ctx context.Context, ref FlowRef, s Sealing) (Flow, error) {
+func (q *Queue) SealFlow(ctx context.Context, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
 	return q.endFlow(ctx, "seal", ref, s)
 }
 
 // CancelFlow cancels a flow, unless it is over. Its members end when passes come to them, see PassFlow.
-func (q *Queue) CancelFlow(ctx context.Context, ref FlowRef) (Flow, error) {
+func (q *Queue) CancelFlow(ctx context.Context, ref facts.FlowRef) (facts.Flow, error) {
 	return q.endFlow(ctx, "cancel", ref, Sealing{})
 }
 
-func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef, s Sealing) (Flow, error) {
+func (q *Queue) endFlow(ctx context.Context, verb string, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
 	flags := ""
 	if s.Again {
 		flags = "r"
 	}
 	r, err := q.flow(ctx, verb, ref, FlowTerms{}, flags, s.Given, nil)
 	if err != nil {
-		return Flow{}, err
+		return facts.Flow{}, err
 	}
 	word := r.Str(2)
 	if word == "none" {
-		return Flow{}, ErrNoFlow
+		return facts.Flow{}, ErrNoFlow
 	}
 	f, err := q.flowIn(r, ref.Name)
 	switch {
@@ -240,7 +177,7 @@ func (q *Queue) endFlow(ctx context.Context, verb string, ref FlowRef, s Sealing
 	return f, err
 }
 
-func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
+func (q *Queue) flow(ctx context.Context, verb string, ref facts.FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
 	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
 		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags), scripts.Arg("given", given),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
@@ -252,8 +189,8 @@ func (q *Queue) flow(ctx context.Context, verb string, ref FlowRef, terms FlowTe
 }
 
 // flowIn reads the flow in a reply.
-func (q *Queue) flowIn(r *scripts.Reply, name string) (Flow, error) {
-	f, ok := parseFlow(name, r.Str(3))
+func (q *Queue) flowIn(r *scripts.Reply, name string) (facts.Flow, error) {
+	f, ok := facts.ParseFlow(name, r.Str(3))
 	if !ok {
 		r.Fail(3, "no flow")
 	}
@@ -261,20 +198,20 @@ func (q *Queue) flowIn(r *scripts.Reply, name string) (Flow, error) {
 }
 
 // Flow returns a flow. found is false if there is none of the name, or what there is can't be read.
-func (q *Queue) Flow(ctx context.Context, name string) (f Flow, found bool, err error) {
+func (q *Queue) Flow(ctx context.Context, name string) (f facts.Flow, found bool, err error) {
 	text, err := q.rdb.HGet(ctx, q.keys.Flows, name).Result()
 	if errors.Is(err, redis.Nil) {
-		return Flow{}, false, nil
+		return facts.Flow{}, false, nil
 	}
-	f, found = parseFlow(name, text)
+	f, found = facts.ParseFlow(name, text)
 	return f, found, err
 }
 
 // Flows returns a page of the queue's flows in no order, and the cursor of the next page, which is 0 behind the last one. A flow may come twice.
-func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []Flow, next uint64, err error) {
+func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []facts.Flow, next uint64, err error) {
 	page, next, err := q.rdb.HScan(ctx, q.keys.Flows, cursor, "", 500).Result()
 	for i := 0; i+1 < len(page); i += 2 {
-		if f, ok := parseFlow(page[i], page[i+1]); ok {
+		if f, ok := facts.ParseFlow(page[i], page[i+1]); ok {
 			flows = append(flows, f)
 		}
 	}
@@ -286,7 +223,7 @@ const MaxMembers = 500
 
 // An Addition is a call that adds members to a flow: the producer's, or that of a member which runs.
 type Addition struct {
-	Flow  FlowRef
+	Flow  facts.FlowRef
 	Items []Item // each with Join
 
 	First  int64  // how many jobs the producer has given before; 0 for a member
@@ -318,7 +255,7 @@ func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added,
 	if a.ID != "" {
 		first, token, before = "", a.Token, a.Before
 	}
-	args := scripts.Add.Args(4*len(a.Items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("flow", a.Flow.text()),
+	args := scripts.Add.Args(4*len(a.Items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("flow", a.Flow.Text()),
 		scripts.Arg("first", first), scripts.Arg("digest", a.Digest), scripts.Arg("id", a.ID), scripts.Arg("token", token), scripts.Arg("before", before))
 	for i := range a.Items {
 		it := &a.Items[i]
@@ -363,8 +300,8 @@ const whyFlowCancelled = "its batch was cancelled"
 // PassFlow does a page of a pass that ends the members of a flow that was cancelled. more says that the pass goes on. If it has ended, others follow until the flow is over: members may have changed their
 // places meanwhile. The next one is due after wait.
 func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wait time.Duration, err error) {
-	for range maxTries {
-		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, maxActSessions).Result()
+	for range facts.MaxTries {
+		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, facts.MaxActSessions).Result()
 		if err != nil {
 			return false, false, 0, err
 		}
@@ -372,7 +309,7 @@ func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wai
 		for _, session := range sessions {
 			keys = append(keys, q.keys.Inflight(session))
 		}
-		r, err := scripts.Pass.Run(ctx, q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", markOf(whyFlowCancelled)),
+		r, err := scripts.Pass.Run(ctx, q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", facts.MarkOf(whyFlowCancelled)),
 			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
 			scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel(""))))
 		if err != nil {
@@ -386,7 +323,7 @@ func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wai
 		}
 		return r.Str(2) == "more", r.Str(2) == "over", time.Duration(r.Int(3)) * time.Microsecond, r.Err
 	}
-	return false, false, 0, errMoving
+	return false, false, 0, facts.ErrMoving
 }
 
 // A Tended says what a call of TendFlows has found.

@@ -9,12 +9,14 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A batch is a flow in a test, with its producer.
 type batch struct {
 	*rig
-	ref   FlowRef
+	ref   facts.FlowRef
 	lane  *Lane
 	given int64
 }
@@ -22,7 +24,7 @@ type batch struct {
 // newBatch makes a flow with a callback for each of the roles. Their IDs are the roles.
 func (r *rig) newBatch(name string, roles string) *batch {
 	r.t.Helper()
-	b := &batch{rig: r, ref: FlowRef{name, NewFlowMark()}, lane: r.NewLane()}
+	b := &batch{rig: r, ref: facts.FlowRef{Name: name, Mark: NewFlowMark()}, lane: r.NewLane()}
 	var callbacks []Callback
 	for _, role := range []byte(roles) {
 		callbacks = append(callbacks, Callback{role, r.item(name+"-"+string(role), When{}, signalbox.PriorityNormal)})
@@ -144,7 +146,7 @@ func TestFlowDoctor(t *testing.T) {
 	c.seal()
 	faults := func(repair bool) (all []string) {
 		t.Helper()
-		_, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) {
+		_, err := doctor.Run(bg, r.Site(), doctor.Checkup{Repair: repair, Pause: -1, Found: func(f doctor.Finding) {
 			all = append(all, fmt.Sprint(f.Fault, " ", f.Job, " ", f.Mended))
 		}})
 		r.must(err)
@@ -208,7 +210,7 @@ func TestFlowOfManyCallbacks(t *testing.T) {
 	r.open()
 	b := r.newBatch("first", "")
 	b.seal()
-	many := &batch{rig: r, ref: FlowRef{"many", NewFlowMark()}, lane: r.NewLane()}
+	many := &batch{rig: r, ref: facts.FlowRef{Name: "many", Mark: NewFlowMark()}, lane: r.NewLane()}
 	var callbacks []Callback
 	for i := range 120 {
 		callbacks = append(callbacks, Callback{"se"[i%2], r.item(fmt.Sprint("c", i), When{}, signalbox.PriorityNormal)})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // ForgetAfter is for how long Redis keeps what it knows of an outbox that it is to forget. That is longer than the longest window of a relay: so a relay that runs when it ends
@@ -47,7 +48,7 @@ func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, err
 		}
 	}
 	prefix := q.keys.Prefix + "outbox:"
-	keys, err := q.scanFor(ctx, escaped(prefix+outbox)+":*")
+	keys, err := q.Site().KeysLike(ctx, facts.Escaped(prefix+outbox)+":*")
 	if err != nil {
 		return 0, err
 	}

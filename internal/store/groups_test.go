@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -396,14 +398,14 @@ func TestDoctorKnowsLines(t *testing.T) {
 	a1 := r.one()
 	look := func(repair bool) (found []string) {
 		t.Helper()
-		_, err := r.Doctor(bg, Checkup{Repair: repair, Pause: -1, Found: func(f Finding) {
+		_, err := doctor.Run(bg, r.Site(), doctor.Checkup{Repair: repair, Pause: -1, Found: func(f doctor.Finding) {
 			found = append(found, fmt.Sprintf("%s %s %v", f.Fault, f.Job, f.Mended))
 		}})
 		r.must(err)
 		return found
 	}
 	equal(t, "of a queue that is well", look(true), nil)
-	lost := lineOf(r.rdb.HGet(bg, r.keys.Jobs, "a2").Val(), "a2")
+	lost := facts.LineOf(r.rdb.HGet(bg, r.keys.Jobs, "a2").Val(), "a2")
 	r.must(r.rdb.ZRem(bg, r.keys.Lined, lost).Err())
 	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "a4").Err())
 	found := look(true)
@@ -412,7 +414,7 @@ func TestDoctorKnowsLines(t *testing.T) {
 	equal(t, "the line", r.rdb.ZRange(bg, r.keys.Lined, 0, 0).Val(), []string{lost})
 	equal(t, "of the queue that was repaired", look(true), nil)
 	// A delivery keeps its group when it gets a flag.
-	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a1", fmt.Sprintf("%d %s", a1.Job.Token, markOf(""))).Err())
+	r.must(r.rdb.HSet(bg, r.keys.Cancels, "a1", fmt.Sprintf("%d %s", a1.Job.Token, facts.MarkOf(""))).Err())
 	equal(t, "of a mark without a flag", look(true), []string{"cancel_mark a1 true"})
 	same(t, "what the session holds", r.rdb.HGet(bg, r.keys.Inflight(r.session), "a1").Val(), fmt.Sprintf("%d c sa", a1.Job.Token))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -131,7 +132,7 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 	}
 	n := 0 // records that were passed
 	for i := range looked {
-		member, score := elements[2*i], parseScore(elements[2*i+1])
+		member, score := elements[2*i], facts.ParseScore(elements[2*i+1])
 		_, own := dropTime(score)
 		own = own && !s.state.Live() // then it isn't the time when the job ended
 		switch {
@@ -149,7 +150,7 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 		case s.state == signalbox.StateAwaiting:
 			id = awaitingID(member)
 		case s.state == signalbox.StateReady:
-			if _, _, waiting, ok := parseLine(member); ok {
+			if _, _, waiting, ok := facts.ParseLine(member); ok {
 				id = waiting
 			}
 		}

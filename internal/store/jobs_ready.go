@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -29,9 +30,6 @@ func (s *readyPager) next(ctx context.Context) (page []View, more bool, err erro
 	}
 	return page, true, err
 }
-
-// readyClasses are the classes of the ready lists, in the order in which Jobs reads them.
-var readyClasses = []string{"0", "1", "2", "s"}
 
 const (
 	// backBy is how far before its place a page begins to look for an anchor; searchBy is how much of a list each call looks at
@@ -56,7 +54,7 @@ type listPager struct {
 
 func (q *Queue) waiting(l Listing, after *cursor) (*readyPager, error) {
 	all := &readyPager{lines: q.sorted(Listing{State: l.State, Prefix: l.Prefix}, nil)}
-	s := &listPager{q: q, prefix: l.Prefix, classes: readyClasses}
+	s := &listPager{q: q, prefix: l.Prefix, classes: facts.ReadyClasses}
 	if after == nil {
 		all.lists = s
 		return all, nil
@@ -65,11 +63,11 @@ func (q *Queue) waiting(l Listing, after *cursor) (*readyPager, error) {
 		all.lines.score, all.lines.member = 0, member
 		return all, nil
 	}
-	i := slices.Index(readyClasses, after.member)
+	i := slices.Index(facts.ReadyClasses, after.member)
 	if i < 0 || after.number < 0 || after.number > 1<<40 {
 		return nil, fmt.Errorf("%w cursor: it is none", signalbox.ErrInvalid)
 	}
-	s.classes, s.at, s.near = readyClasses[i:], int(after.number), after.anchors
+	s.classes, s.at, s.near = facts.ReadyClasses[i:], int(after.number), after.anchors
 	all.lists = s
 	return all, nil
 }

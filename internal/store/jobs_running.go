@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -87,7 +88,7 @@ func (s *runningPager) read(ctx context.Context) ([]grant, error) {
 func (q *Queue) grants(ctx context.Context, session string) (all []grant, err error) {
 	for next := uint64(0); ; {
 		var fields []string
-		if fields, next, err = q.rdb.HScan(ctx, q.keys.Inflight(session), next, "", maxScanned).Result(); err != nil {
+		if fields, next, err = q.rdb.HScan(ctx, q.keys.Inflight(session), next, "", facts.MaxScanned).Result(); err != nil {
 			return nil, err
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
@@ -100,9 +101,6 @@ func (q *Queue) grants(ctx context.Context, session string) (all []grant, err er
 	slices.SortFunc(all, grant.compare)
 	return slices.CompactFunc(all, func(a, b grant) bool { return a.id == b.id }), nil // a scan may return one twice
 }
-
-// maxScanned is about how many deliveries a call returns.
-const maxScanned = 1000
 
 // views returns those of the deliveries that still run, as far as their records have room in a call, and how many it has asked for.
 func (s *runningPager) views(ctx context.Context, some []grant) (page []View, n int, err error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -205,7 +206,7 @@ func (q *Queue) relieve(ctx context.Context) error {
 	err := q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
 		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Groups, next, "", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
-			if g, ok := parseGroup(fields[i+1]); ok && g.waits() {
+			if g, ok := facts.ParseGroup(fields[i+1]); ok && g.Waits() {
 				keys = append(keys, fields[i])
 			}
 		}
@@ -336,7 +337,7 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 // Group returns the key of the group that the delivery's job is of, with its first byte: 's' if it is serial, else 'g'. "" if it is of none, also for
 // a job that expires, and waits in a line for that.
 func (d *Delivery) Group() string {
-	key := groupOf(string(d.record[:min(len(d.record), 300)]))
+	key := facts.GroupOf(string(d.record[:min(len(d.record), 300)]))
 	if key == "g"+wire.Unstarted {
 		return ""
 	}
@@ -351,7 +352,7 @@ func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of strin
 // limit changes limits: see limit.lua.
 func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*scripts.Reply, error) {
 	for {
-		sessions, err := q.sessionsOf(ctx, nil)
+		sessions, err := q.Site().SessionsOf(ctx, nil)
 		if err != nil {
 			return nil, err
 		}

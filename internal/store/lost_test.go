@@ -15,6 +15,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -196,7 +197,7 @@ func play(t *testing.T, run scenario, cut func(p *redistest.Proxy, calls match) 
 // start. Tokens become their ranks.
 func (r *rig) normalised(start time.Time) map[string]string {
 	r.t.Helper()
-	s, err := r.snapshot(bg)
+	s, err := check.Read(bg, r.Site())
 	r.must(err)
 	out := r.dump()
 	minutes := func(us int64) string {
@@ -209,14 +210,14 @@ func (r *rig) normalised(start time.Time) map[string]string {
 		}
 		return fmt.Sprint(m)
 	}
-	for name, zs := range map[string][]redis.Z{"due": s.due, "dead": s.ended[Dead], "cancelled": s.ended[Cancelled], "sessions": s.sessions} {
+	for name, zs := range map[string][]redis.Z{"due": s.Due, "dead": s.Ended[signalbox.StateDead], "cancelled": s.Ended[signalbox.StateCancelled], "sessions": s.Sessions} {
 		if _, ok := out[name]; ok {
 			out[name] = scores(zs)
 		}
 	}
-	if len(s.jobs) > 0 {
+	if len(s.Jobs) > 0 {
 		jobs := map[string]string{}
-		for id, record := range s.jobs {
+		for id, record := range s.Jobs {
 			b := []byte(record)
 			jobs[id] = fmt.Sprintf("%x %s %s %s", b[:3], minutes(int64(binary.BigEndian.Uint64(b[4:]))),
 				minutes(int64(binary.BigEndian.Uint64(b[12:]))), hex.EncodeToString(b[20:]))
@@ -249,14 +250,14 @@ func (r *rig) normalised(start time.Time) map[string]string {
 	for key := range out {
 		if kind, id, _ := strings.Cut(key, ":"); kind == "inflight" {
 			var words []string
-			for _, job := range slices.Sorted(maps.Keys(s.inflight[id])) {
-				words = append(words, job, s.inflight[id][job])
+			for _, job := range slices.Sorted(maps.Keys(s.Inflight[id])) {
+				words = append(words, job, s.Inflight[id][job])
 			}
 			add(key, words...)
 		} else if kind == "lane" {
 			add(key, strings.Split(r.rdb.Get(bg, r.keys.Prefix+key).Val(), " ")...)
 		} else if key == "fence" {
-			add(key, s.fence)
+			add(key, s.Fence)
 		}
 	}
 	ranks := map[string]string{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,7 @@ func unchecked(t testing.TB, rdb redis.UniversalClient) *rig {
 // remove deletes the queue. Otherwise it would make other tests' scans longer.
 func (r *rig) remove() {
 	r.t.Helper()
-	keys, err := r.scan(bg)
+	keys, err := r.Site().AllKeys(bg)
 	r.must(err)
 	if len(keys) > 0 {
 		r.must(r.rdb.Del(bg, keys...).Err())
@@ -66,7 +67,7 @@ func onShared(t testing.TB) *rig {
 
 func (r *rig) check() {
 	r.t.Helper()
-	if err := r.Check(bg); err != nil {
+	if err := check.Queue(bg, r.Site()); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -273,7 +274,7 @@ func numbered(prefix string, n int) []string {
 // dumps, they are equal.
 func (r *rig) dump() map[string]string {
 	r.t.Helper()
-	keys, err := r.scan(bg)
+	keys, err := r.Site().AllKeys(bg)
 	r.must(err)
 	types, values := make([]*redis.StatusCmd, len(keys)), make([]func() any, len(keys))
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {

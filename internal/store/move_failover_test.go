@@ -20,7 +20,7 @@ type memory map[string]string
 // remember returns what the queue has.
 func (r *rig) remember() memory {
 	r.t.Helper()
-	keys, err := r.scan(bg)
+	keys, err := r.Site().AllKeys(bg)
 	r.must(err)
 	values := make([]*redis.StringCmd, len(keys))
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
@@ -49,7 +49,7 @@ func (r *rig) failOver(m memory) {
 // goBack has the queue have what it had then.
 func (r *rig) goBack(m memory) {
 	r.t.Helper()
-	keys, err := r.scan(bg)
+	keys, err := r.Site().AllKeys(bg)
 	r.must(err)
 	_, err = r.rdb.Pipelined(bg, func(p redis.Pipeliner) error {
 		p.Del(bg, append(keys, r.keys.Prefix+"none")...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
@@ -47,7 +48,7 @@ func QueuesThere(ctx context.Context, rdb redis.UniversalClient, namespace strin
 		}
 	}
 	err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		keys := master.Scan(ctx, 0, escaped(head)+"*", 1000).Iterator()
+		keys := master.Scan(ctx, 0, facts.Escaped(head)+"*", 1000).Iterator()
 		for keys.Next(ctx) {
 			add(keys.Val())
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
@@ -146,7 +147,7 @@ func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 
 func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
 	prefix := q.keys.Prefix + "outbox:"
-	keys, err := q.scanFor(ctx, escaped(prefix)+"*")
+	keys, err := q.Site().KeysLike(ctx, facts.Escaped(prefix)+"*")
 	if err != nil {
 		return false, err
 	}
@@ -279,8 +280,8 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 	look := func() (err error) {
 		inflight = q.keys.Inflight("")
 		sessions, err = q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
-		if err == nil && len(sessions) > maxActSessions {
-			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", q.name, len(sessions), maxActSessions)
+		if err == nil && len(sessions) > facts.MaxActSessions {
+			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", q.name, len(sessions), facts.MaxActSessions)
 		}
 		return err
 	}
@@ -318,7 +319,7 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 		if part[0].Kind != PastOutbox {
 			lane = q.keys.Lane("past")
 		}
-		args := append(scripts.Past.Args(len(items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", flag(dry)), scripts.Arg("inflight", inflight), scripts.Arg("kind", string(part[0].Kind))), items...)
+		args := append(scripts.Past.Args(len(items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", scripts.Flag(dry)), scripts.Arg("inflight", inflight), scripts.Arg("kind", string(part[0].Kind))), items...)
 		keys := scripts.Past.Keys(&q.keys, lane)
 		for _, session := range sessions {
 			keys = append(keys, q.keys.Inflight(session))
@@ -331,8 +332,8 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 			return done, err
 		}
 		if r.Str(0) == "again" { // a session was opened meanwhile
-			if tries++; tries == maxTries {
-				return done, errMoving
+			if tries++; tries == facts.MaxTries {
+				return done, facts.ErrMoving
 			}
 			if err := look(); err != nil {
 				return done, err

@@ -24,7 +24,7 @@ func (q *Queue) ResumeGroup(ctx context.Context, key string) (changed bool, err 
 
 func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
 	r, err := scripts.Pause.Run(ctx, q.rdb, scripts.Pause.Keys(&q.keys), scripts.Pause.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", key),
-		scripts.Arg("pause", flag(pause)), scripts.Arg("channel", q.keys.Control())))
+		scripts.Arg("pause", scripts.Flag(pause)), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {
 		return false, err
 	}

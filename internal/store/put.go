@@ -52,7 +52,7 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 				break
 			}
 		}
-		args := scripts.Put.Args(6*len(part), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", flag(dry)),
+		args := scripts.Put.Args(6*len(part), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", scripts.Flag(dry)),
 			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
 		for i := range part {
 			p := &part[i]

@@ -76,7 +76,7 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	args := scripts.Reclaim.Args(2*len(part),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", r.session), scripts.Arg("crash_limit", q.crashes), scripts.Arg("last_error", why),
 		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
-		scripts.Arg("room", maxLost), scripts.Arg("details", flag(r.details)), scripts.Arg("channel", q.keys.Channel(r.session)),
+		scripts.Arg("room", maxLost), scripts.Arg("details", scripts.Flag(r.details)), scripts.Arg("channel", q.keys.Channel(r.session)),
 		scripts.Arg("ttl", q.ttl.Microseconds()), scripts.Arg("hold", Apart(q.ttl).Microseconds()), scripts.Arg("newest", r.newest))
 	for _, g := range part {
 		args = append(args, g.id, g.value)

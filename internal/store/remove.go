@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
@@ -59,7 +60,7 @@ const (
 // Unlist. Redis decides and deletes in one step. So a call that comes at that moment either is a reason, or makes the queue anew. It may be called again.
 func (q *Queue) Remove(ctx context.Context, r Removal) ([]Reason, error) {
 	reply, err := scripts.Remove.Run(ctx, q.rdb, scripts.Remove.Keys(&q.keys), scripts.Remove.Args(0, scripts.Arg("protocol", layout.Protocol),
-		scripts.Arg("dry", flag(r.DryRun)), scripts.Arg("loose", flag(r.Settings)), scripts.Arg("unused", r.Unused.Microseconds())))
+		scripts.Arg("dry", scripts.Flag(r.DryRun)), scripts.Arg("loose", scripts.Flag(r.Settings)), scripts.Arg("unused", r.Unused.Microseconds())))
 	if err == nil {
 		err = reply.Status("ok")
 	}
@@ -103,11 +104,11 @@ func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, que
 		wanted[name] = New(rdb, namespace, name)
 	}
 	head, _, _ := strings.Cut(layout.KeysOf(namespace, "").Prefix, "}")
-	pattern := escaped(head) + "*"
+	pattern := facts.Escaped(head) + "*"
 	if len(queues) == 1 {
-		pattern = wanted[queues[0]].pattern()
+		pattern = wanted[queues[0]].Site().Pattern()
 	}
-	keys, err := New(rdb, namespace, "").scanFor(ctx, pattern)
+	keys, err := New(rdb, namespace, "").Site().KeysLike(ctx, pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func Named(ctx context.Context, rdb redis.UniversalClient, namespace string, que
 		if q == nil {
 			continue
 		}
-		kind, session := q.kindOf(key)
+		kind, session := q.Site().KindOf(key)
 		named := NamedKey{Key: key, Kind: kind}
 		switch kind {
 		case "inflight":

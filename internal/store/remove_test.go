@@ -288,7 +288,7 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	equal(t, "sessions", found["inflight"], []string{"crashed", r.session})
 	equal(t, "others", found[""], []string{""})
 	for _, key := range slices.Sorted(maps.Keys(r.dump())) {
-		kind, _ := r.kindOf(r.keys.Prefix + key)
+		kind, _ := r.Site().KindOf(r.keys.Prefix + key)
 		ttl := r.rdb.PTTL(bg, r.keys.Prefix+key).Val()
 		if expires := kind == "lane" || kind == "stuck" || kind == "progress"; expires != (ttl > 0) && key != "reporter" && key != "outboxes" {
 			t.Errorf("key %s of kind %q expires in %v", key, kind, ttl)

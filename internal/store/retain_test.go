@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -464,7 +465,7 @@ func TestEndsAreRead(t *testing.T) {
 		default:
 			job.Retain = time.Duration(us) * time.Microsecond
 		}
-		score := parseScore(fields[0])
+		score := facts.ParseScore(fields[0])
 		if got := fmt.Sprint(endOf(score, string(wire.AppendRecord(nil, &job))).UnixMicro()); got != fields[2] {
 			t.Errorf("%s: it ended at %s", line, got)
 		}

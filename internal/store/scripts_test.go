@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -72,7 +73,7 @@ func TestOnlyDeclaredKeysAreTouched(t *testing.T) {
 func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int64{
-		"record.suspect_at": SuspectAt, "record.alone_at": AloneAt, "record.survived_at": SurvivedAt, "record.largest_possible": wire.MaxRecord,
+		"record.suspect_at": SuspectAt, "record.alone_at": facts.AloneAt, "record.survived_at": SurvivedAt, "record.largest_possible": wire.MaxRecord,
 		"record.due_when_held": wire.HeldUntil.UnixMicro(), "settings.heard_for": heard.Microseconds(), "retention.receipt_age": defaultRetention.age.Microseconds(),
 	} {
 		chapter, constant, _ := strings.Cut(name, ".")
@@ -89,20 +90,21 @@ func TestTerminalStatesAgree(t *testing.T) {
 	row := regexp.MustCompile(`(\w+) = \{set = (\w+), bytes = '(\w+)', met = '(\w)'\},\n`)
 	lua := fileOf(t, "chapters/places")
 	rows := row.FindAllStringSubmatch(lua, -1)
-	if n := strings.Count(lua, "set = "); len(rows) != n || n != len(terminalStates) {
-		t.Fatalf("the script has %d states, of which %d can be read, and Go has %d", n, len(rows), len(terminalStates))
+	if n := strings.Count(lua, "set = "); len(rows) != n || n != len(facts.EndedStates) {
+		t.Fatalf("the script has %d states, of which %d can be read, and Go has %d", n, len(rows), len(facts.EndedStates))
 	}
 	k := layout.KeysOf("", "q")
-	for i, state := range terminalStates {
-		met := string(rune(state.met))
-		equal(t, "state", rows[i][1:], []string{string(state.outcome), state.key, state.bytes, met})
-		same(t, "the set of "+string(state.outcome), k.Named[state.key], k.Prefix+string(state.outcome))
-		same(t, "the outcome of one that is replaced", string(rune(state.replaced)), strings.ToUpper(met))
-		if state.met.In() || !state.replaced.In() {
-			t.Errorf("%s: is a job in that met one: %v, that replaced one: %v", state.outcome, state.met.In(), state.replaced.In())
+	fates := [][2]Fate{{MetDead, ReplacedDead}, {MetCancelled, ReplacedCancelled}, {MetCompleted, ReplacedCompleted}} // of the states in their order
+	for i, state := range facts.EndedStates {
+		met, replaced := fates[i][0], fates[i][1]
+		equal(t, "state", rows[i][1:], []string{string(state), facts.EndedKey(state), facts.EndedBytes(state), string(rune(met))})
+		same(t, "the set of "+string(state), k.Named[facts.EndedKey(state)], k.Prefix+string(state))
+		same(t, "the outcome of one that is replaced", string(rune(replaced)), strings.ToUpper(string(rune(met))))
+		if met.In() || !replaced.In() {
+			t.Errorf("%s: is a job in that met one: %v, that replaced one: %v", state, met.In(), replaced.In())
 		}
-		if !slices.Contains(outcomes, state.outcome) {
-			t.Errorf("%s is no outcome", state.outcome)
+		if !slices.Contains(outcomes, Outcome(state)) {
+			t.Errorf("%s is no outcome", state)
 		}
 	}
 }

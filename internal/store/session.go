@@ -21,7 +21,7 @@ func (q *Queue) Renew(ctx context.Context, session string, ttl time.Duration, ad
 func (q *Queue) renew(ctx context.Context, session string, ttl time.Duration, address string, open bool) (bool, Hints, error) {
 	seq, waited, ran := q.times.args()
 	r, err := scripts.Renew.Run(ctx, q.rdb, scripts.Renew.Keys(&q.keys, q.timesLane()), scripts.Renew.Args(0,
-		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", session), scripts.Arg("ttl", ttl.Microseconds()), scripts.Arg("open", flag(open)),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", session), scripts.Arg("ttl", ttl.Microseconds()), scripts.Arg("open", scripts.Flag(open)),
 		scripts.Arg("address", address), scripts.Arg("worker", q.worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
 	if err != nil {
 		return false, Hints{}, err

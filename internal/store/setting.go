@@ -76,6 +76,12 @@ func settingOf(field string) *setting {
 	return nil
 }
 
+// readable reports whether a field of the settings has a value that can be read, or is none that is known.
+func readable(field, value string) bool {
+	s := settingOf(field)
+	return s == nil || s.form.MatchString(value)
+}
+
 // ofConfig returns the settings that a Config can say, in the order in which they are told.
 func ofConfig() (all []*setting) {
 	for _, s := range allSettings {

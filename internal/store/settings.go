@@ -225,7 +225,7 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 // change changes a setting, and has all workers look at it: see set.lua.
 func (q *Queue) change(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
 	r, err := scripts.Set.Run(ctx, q.rdb, scripts.Set.Keys(&q.keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
-		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", flag(bounds)), scripts.Arg("channel", q.keys.Control())))
+		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", scripts.Flag(bounds)), scripts.Arg("channel", q.keys.Control())))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 )
@@ -27,12 +28,10 @@ const (
 	// MaxSpecial is the most jobs in one call that have a group or a unique key, or may expire. Such a job takes Redis several times as long as a
 	// plain one.
 	MaxSpecial = 160
-	// SuspectAt is the number of crashes from which on a job is a suspect. The chapter record of the scripts has this number, AloneAt and SurvivedAt, too.
-	SuspectAt = 2
-	// AloneAt is the number of crashes from which on a suspect runs beside no other one in its session: by CrashLimit, the next one would be its last.
-	AloneAt = CrashLimit - 1
+	// SuspectAt is the number of crashes from which on a job is a suspect.
+	SuspectAt = facts.SuspectAt
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
-	CrashLimit = 5
+	CrashLimit = facts.CrashLimit
 	// SurvivedAt is how many deliveries in a row that end by themselves end a job's crashes.
 	SurvivedAt = 5
 	// MaxCrashLimit is the highest number that it can say: a record counts no more crashes.
@@ -62,6 +61,11 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 		namespace = ""
 	}
 	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: layout.KeysOf(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, operator: operatorName(""), ttl: 30 * time.Second}
+}
+
+// Site returns where the queue is.
+func (q *Queue) Site() *facts.Queue {
+	return &facts.Queue{Client: q.rdb, Name: q.name, Keys: q.keys, Readable: readable}
 }
 
 // On returns the queue for calls over another client.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -59,34 +60,34 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 		}
 		var err error
 		if sessions == nil {
-			if sessions, err = q.sessionsOf(ctx, nil); err != nil {
+			if sessions, err = q.Site().SessionsOf(ctx, nil); err != nil {
 				return err
 			}
 		}
-		e, again, err := q.examine(ctx, sessions, origin{name: "jobs", cursor: cursor, count: max(1, min(maxLook, int(pageBytes/each)))})
+		e, again, err := q.Site().Examine(ctx, sessions, facts.Origin{Name: "jobs", Cursor: cursor, Count: max(1, min(facts.MaxLook, int(facts.PageBytes/each)))})
 		switch {
 		case err != nil:
 			return err
 		case again: // a session was opened meanwhile
-			if tries++; tries == maxTries {
-				return errMoving
+			if tries++; tries == facts.MaxTries {
+				return facts.ErrMoving
 			}
 			sessions = nil
 			continue
 		}
-		tries, cursor = 0, e.next
-		records, bytes := make(map[string]string, len(e.records)/2), 0
-		for i := 0; i+1 < len(e.records); i += 2 {
-			records[e.records[i]] = e.records[i+1]
-			bytes += len(e.records[i+1])
+		tries, cursor = 0, e.Next
+		records, bytes := make(map[string]string, len(e.Records)/2), 0
+		for i := 0; i+1 < len(e.Records); i += 2 {
+			records[e.Records[i]] = e.Records[i+1]
+			bytes += len(e.Records[i+1])
 		}
 		each = max(each*0.9, float64(bytes)/float64(max(1, len(records))), 100)
-		for i := range e.jobs {
-			if s, ok := q.storedOf(&e.jobs[i], records[e.jobs[i].id], e.now); ok && !yield(s) {
+		for i := range e.Jobs {
+			if s, ok := q.storedOf(&e.Jobs[i], records[e.Jobs[i].ID], e.Now); ok && !yield(s) {
 				return nil
 			}
 		}
-		for _, id := range e.left {
+		for _, id := range e.Left {
 			view, situation, found, err := q.Show(ctx, id)
 			if err != nil {
 				return err
@@ -94,18 +95,18 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 			if !found || view.raw == "" {
 				continue
 			}
-			f := facts{id: id, there: true}
+			f := facts.Job{ID: id, There: true}
 			switch view.State {
 			case signalbox.StateRunning:
-				f.places = []place{{kind: "running", value: "1 " + view.Flags}}
+				f.Places = []facts.Place{{Kind: "running", Value: "1 " + view.Flags}}
 			case signalbox.StateDead, signalbox.StateCancelled:
-				f.places = []place{{kind: string(view.State), us: view.At.UnixMicro()}}
+				f.Places = []facts.Place{{Kind: string(view.State), Micros: view.At.UnixMicro()}}
 			case signalbox.StateScheduled:
-				f.places = []place{{kind: "due"}}
+				f.Places = []facts.Place{{Kind: "due"}}
 			case signalbox.StateCompleted:
-				f.places = []place{{kind: "completed"}}
+				f.Places = []facts.Place{{Kind: "completed"}}
 			case signalbox.StateAwaiting:
-				f.places = []place{{kind: "awaiting"}}
+				f.Places = []facts.Place{{Kind: "awaiting"}}
 			case signalbox.StateReady:
 			}
 			if s, ok := q.storedOf(&f, view.raw, situation.At.UnixMicro()); ok && !yield(s) {
@@ -119,25 +120,25 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 }
 
 // storedOf returns the job of these facts. ok is false for a job that isn't to be returned.
-func (q *Queue) storedOf(f *facts, record string, now int64) (s Stored, ok bool) {
-	if !f.there {
+func (q *Queue) storedOf(f *facts.Job, record string, now int64) (s Stored, ok bool) {
+	if !f.There {
 		return Stored{}, false
 	}
-	s = Stored{ID: f.id, State: signalbox.StateReady, Record: wire.WithoutLinks([]byte(record))} // flows don't go along
-	for _, p := range f.places {
-		switch p.kind {
+	s = Stored{ID: f.ID, State: signalbox.StateReady, Record: wire.WithoutLinks([]byte(record))} // flows don't go along
+	for _, p := range f.Places {
+		switch p.Kind {
 		case "due":
 			s.State = signalbox.StateScheduled
 		case "running":
 			s.Ran = true
-			if p.flagged() {
+			if p.Flagged() {
 				s.State, s.Ended = signalbox.StateCancelled, time.UnixMicro(now)
 			}
 		case "ready", "lined":
 		case "completed", "awaiting":
 			return Stored{}, false
 		default:
-			s.State, s.Ended = signalbox.State(p.kind), endOf(float64(p.us), record)
+			s.State, s.Ended = signalbox.State(p.Kind), endOf(float64(p.Micros), record)
 		}
 	}
 	if h, held := wire.HeldOf(s.Record); held {
@@ -259,4 +260,27 @@ func (s *Stored) placed() placement {
 		p.state = signalbox.StateScheduled
 	}
 	return p
+}
+
+// validateGroupOf returns an error that wraps signalbox.ErrInvalid if the record's flags say that the job is of a group, and it has no key that one can have.
+// Scripts don't look at that again.
+func validateGroupOf(record []byte) error {
+	const flags = 3
+	if len(record) <= flags || record[0] < 1 || record[0] > 31 {
+		return nil
+	}
+	if record[flags]%2 == 0 {
+		if record[flags]&wire.FlagExpires != 0 {
+			return fmt.Errorf("%w extras: the job expires, and they name no group", signalbox.ErrInvalid)
+		}
+		return nil
+	}
+	key := facts.GroupOf(string(record))
+	if len(key) < 2 || key[0] != 'g' && key[0] != 's' || len(key) != int(record[22]) {
+		return fmt.Errorf("%w extras: they name no group", signalbox.ErrInvalid)
+	}
+	if key == "g"+wire.Unstarted && record[flags]&wire.FlagExpires != 0 {
+		return nil
+	}
+	return layout.ValidateGroup(key[1:])
 }

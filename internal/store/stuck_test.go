@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 // What is stuck in a session is kept for as long as the session lasts, and not without bound.
@@ -44,7 +45,7 @@ func TestStuck(t *testing.T) {
 	if got, err := q.Stuck(bg, "another"); got != nil || err != nil {
 		t.Errorf("another session: %v, %v", got, err)
 	}
-	if err := q.Check(bg); err != nil {
+	if err := check.Queue(bg, q.Site()); err != nil {
 		t.Error(err)
 	}
 	if err := q.WriteStuck(bg, "s", time.Minute, nil); err != nil || rdb.Exists(bg, q.keys.Stuck("s")).Val() != 0 {

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -402,32 +404,32 @@ func testUniqueDoctor(t *testing.T, all *rig) {
 	for _, c := range []struct {
 		name  string
 		scope byte
-		want  []Fault
+		want  []facts.Fault
 		spoil func(r *rig) error
 		after string // who has the key then
 	}{
-		{"lost", wire.UntilEnded, []Fault{NoKey}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Unique).Err() }, "a"},
+		{"lost", wire.UntilEnded, []facts.Fault{facts.NoKey}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Unique).Err() }, "a"},
 		{"lost by one that may have started", wire.UntilStarted, nil, func(r *rig) error { return r.rdb.Del(bg, r.keys.Unique).Err() }, ""},
-		{"of a job that is gone", wire.UntilEnded, []Fault{NoKey, StrayUnique}, func(r *rig) error {
+		{"of a job that is gone", wire.UntilEnded, []facts.Fault{facts.NoKey, facts.StrayUnique}, func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Unique, field, "e gone").Err()
 		}, ""},
-		{"of a job without one", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
+		{"of a job without one", wire.UntilStarted, []facts.Fault{facts.StrayUnique}, func(r *rig) error {
 			return r.rdb.HSet(bg, r.keys.Unique, field, "s plain").Err()
 		}, ""},
-		{"of a job that runs", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
+		{"of a job that runs", wire.UntilStarted, []facts.Fault{facts.StrayUnique}, func(r *rig) error {
 			r.claim(1)
 			return r.rdb.HSet(bg, r.keys.Unique, field, "s a").Err()
 		}, ""},
-		{"of a job that has started and waits again", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error {
+		{"of a job that has started and waits again", wire.UntilStarted, []facts.Fault{facts.StrayUnique}, func(r *rig) error {
 			r.settled(settlement(r.claim(1)[0], Return))
 			return r.rdb.HSet(bg, r.keys.Unique, field, "s a").Err()
 		}, ""},
-		{"of a job that has ended", wire.UntilEnded, []Fault{StrayUnique}, func(r *rig) error {
+		{"of a job that has ended", wire.UntilEnded, []facts.Fault{facts.StrayUnique}, func(r *rig) error {
 			r.cancel("a")
 			return r.rdb.HSet(bg, r.keys.Unique, field, "e a").Err()
 		}, ""},
-		{"a window without an end", wire.ForWindow, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Windows).Err() }, ""},
-		{"what nobody can read", wire.UntilStarted, []Fault{StrayUnique}, func(r *rig) error { return r.rdb.HSet(bg, r.keys.Unique, field, "?").Err() }, ""},
+		{"a window without an end", wire.ForWindow, []facts.Fault{facts.StrayUnique}, func(r *rig) error { return r.rdb.Del(bg, r.keys.Windows).Err() }, ""},
+		{"what nobody can read", wire.UntilStarted, []facts.Fault{facts.StrayUnique}, func(r *rig) error { return r.rdb.HSet(bg, r.keys.Unique, field, "?").Err() }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -442,7 +444,7 @@ func testUniqueDoctor(t *testing.T, all *rig) {
 			found, _ = r.findings(false)
 			equal(t, "findings", faultsOf(found), c.want)
 			r.unchanged("a look", spoilt)
-			if c.want != nil && !slices.Contains(c.want, NoKey) && r.Check(bg) == nil {
+			if c.want != nil && !slices.Contains(c.want, facts.NoKey) && check.Queue(bg, r.Site()) == nil {
 				t.Error("Check has another opinion: it finds nothing")
 			}
 			r.findings(true)
@@ -450,7 +452,7 @@ func testUniqueDoctor(t *testing.T, all *rig) {
 			found, _ = r.findings(false)
 			equal(t, "findings after", faultsOf(found), nil)
 			want := c.after
-			if slices.Contains(c.want, NoKey) {
+			if slices.Contains(c.want, facts.NoKey) {
 				want = "a"
 			}
 			same(t, "the key has", r.holder("x"), want)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -70,7 +70,7 @@ func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
 
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, delivery string) {
-	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, place{value: delivery}.flags(), false
+	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, facts.Place{Value: delivery}.Flags(), false
 	v.Job.Token = tokenOf(delivery)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
@@ -81,9 +81,9 @@ func (v *View) placed(score string, record any) {
 	switch {
 	case score == "":
 	case v.State.Live():
-		v.At = timeOf(parseScore(score))
+		v.At = timeOf(facts.ParseScore(score))
 	default:
-		v.At = endOf(parseScore(score), v.raw)
+		v.At = endOf(facts.ParseScore(score), v.raw)
 	}
 }
 
@@ -158,7 +158,7 @@ func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, 
 			return v, s, found, nil
 		}
 	}
-	return View{}, Situation{}, false, errMoving
+	return View{}, Situation{}, false, facts.ErrMoving
 }
 
 func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
@@ -202,8 +202,8 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 		return v, s, v.State != signalbox.StateReady, nil
 	}
 	v.placed(score, record)
-	if state, ok := parseGroup(r.Str(12)); ok {
-		v.Lined, v.Blocked = true, state.states[record[1]-'0'] == 'b'
+	if state, ok := facts.ParseGroup(r.Str(12)); ok {
+		v.Lined, v.Blocked = true, state.States[record[1]-'0'] == 'b'
 	}
 	return v, s, true, nil
 }
@@ -260,15 +260,6 @@ func (q *Queue) Situation(ctx context.Context) (Situation, error) {
 		return Situation{}, err
 	}
 	return Situation{At: now, Settings: settings, Sessions: sessions.Val(), Queue: brakes}, nil
-}
-
-// parseScore reads the score of a sorted set, which Redis has checked. It is 0 for anything else.
-func parseScore(text string) float64 {
-	score, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0
-	}
-	return score
 }
 
 // timeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -155,7 +156,7 @@ func (w *walk) admit(items []Item, got string, now time.Time, room int) (what []
 }
 
 // keyOf returns the key of an item's group, retainOf how long its record says that it is kept, and lifeOf how long it has to start.
-func keyOf(it *Item) string { return groupOf(it.head()) }
+func keyOf(it *Item) string { return facts.GroupOf(it.head()) }
 
 func retainOf(it *Item) time.Duration { return wire.RetainOf([]byte(it.head())) }
 

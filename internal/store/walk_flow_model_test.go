@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A flowModel is what a queue with flows must have, as the walk knows it from its calls alone. It doesn't know how the scripts do it: it has jobs, and for each flow what was added, and follows the rules of
@@ -34,7 +37,7 @@ type linked struct {
 
 // A flowFact is what the model knows of a flow. Its numbers follow from its members.
 type flowFact struct {
-	ref                             FlowRef
+	ref                             facts.FlowRef
 	sealed, failed, over, cancelled bool
 	total, ok, dead, gone           int
 	open                            map[string]bool
@@ -94,7 +97,7 @@ func (m *flowModel) text(f *flowFact) string {
 	return fmt.Sprint(f.total, len(f.open), f.ok, f.dead, f.gone, m.waiters(f), f.lost, f.given, !f.sealed, f.failed, f.over, f.cancelled)
 }
 
-func flowText(f Flow) string {
+func flowText(f facts.Flow) string {
 	return fmt.Sprint(f.Total, f.Open, f.OK, f.Dead, f.Gone, f.Waiters, f.Lost, f.Given, f.Unsealed, f.Failed, f.Over, f.Cancelled)
 }
 
@@ -268,37 +271,37 @@ func (m *flowModel) places() map[string]string {
 	return places
 }
 
-func snapshotPlaces(s *snapshot) map[string]string {
+func snapshotPlaces(s *check.Snapshot) map[string]string {
 	places := make(map[string]string)
-	for id := range s.jobs {
+	for id := range s.Jobs {
 		places[id] = "nowhere"
 	}
-	for _, list := range s.ready {
+	for _, list := range s.Ready {
 		for _, id := range list {
 			places[id] = "ready"
 		}
 	}
-	for _, member := range s.lined {
-		_, _, id, _ := parseLine(member)
+	for _, member := range s.Lined {
+		_, _, id, _ := facts.ParseLine(member)
 		places[id] = "ready"
 	}
-	for _, z := range s.due {
+	for _, z := range s.Due {
 		places[z.Member.(string)[1:]] = "due"
 	}
-	for _, member := range s.awaiting {
+	for _, member := range s.Awaiting {
 		name, id, _ := strings.Cut(member, "{")
 		if member[0] != 'c' {
 			places[id] = "awaiting " + name
 		}
 	}
-	for session, held := range s.inflight {
+	for session, held := range s.Inflight {
 		for id, value := range held {
-			p := place{kind: "running", value: value}
-			_, token, _ := p.token()
-			places[id] = fmt.Sprintf("running %s %d %v", session, token, p.flagged())
+			p := facts.Place{Kind: "running", Value: value}
+			_, token, _ := p.Token()
+			places[id] = fmt.Sprintf("running %s %d %v", session, token, p.Flagged())
 		}
 	}
-	for outcome, ended := range s.ended {
+	for outcome, ended := range s.Ended {
 		for _, z := range ended {
 			places[z.Member.(string)] = string(outcome)
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -38,7 +40,7 @@ type flowWalk struct {
 
 // A flowProducer adds to a flow. It gives the same items again when it begins anew.
 type flowProducer struct {
-	ref   FlowRef
+	ref   facts.FlowRef
 	lane  *Lane
 	given int      // how many it has given
 	plan  []string // what it gives
@@ -150,7 +152,7 @@ func (w *flowWalk) run() {
 // compare compares the queue with the model.
 func (w *flowWalk) compare() {
 	w.t.Helper()
-	s, err := w.snapshot(bg)
+	s, err := check.Read(bg, w.Site())
 	w.must(err)
 	got, want := snapshotPlaces(s), w.m.places()
 	for _, id := range slices.Sorted(maps.Keys(want)) {
@@ -163,8 +165,8 @@ func (w *flowWalk) compare() {
 			w.fail("job %s is %q, and should not be there", id, got[id])
 		}
 	}
-	for name, text := range s.flows {
-		f, _ := parseFlow(name, text)
+	for name, text := range s.Flows {
+		f, _ := facts.ParseFlow(name, text)
 		if w.m.flows[name] == nil {
 			w.fail("flow %s is there: %s", name, text)
 		}
@@ -173,11 +175,11 @@ func (w *flowWalk) compare() {
 		}
 	}
 	for name := range w.m.flows {
-		if s.flows[name] == "" {
+		if s.Flows[name] == "" {
 			w.fail("flow %s is gone", name)
 		}
 	}
-	if err := w.Check(bg); err != nil {
+	if err := check.Queue(bg, w.Site()); err != nil {
 		w.fail("%v", err)
 	}
 }
@@ -205,7 +207,7 @@ func (w *flowWalk) forgetPast() { w.past = nil }
 
 func (w *flowWalk) create() {
 	name := fmt.Sprint("f", w.rnd.Intn(5))
-	p := &flowProducer{ref: FlowRef{name, NewFlowMark()}, lane: w.NewLane(), brief: w.rnd.Intn(4) == 0, fast: w.rnd.Intn(4) == 0}
+	p := &flowProducer{ref: facts.FlowRef{Name: name, Mark: NewFlowMark()}, lane: w.NewLane(), brief: w.rnd.Intn(4) == 0, fast: w.rnd.Intn(4) == 0}
 	for _, role := range "sef" {
 		if w.rnd.Intn(3) > 0 {
 			p.roles += string(role)
@@ -231,7 +233,7 @@ func (w *flowWalk) make(p *flowProducer) {
 			return // a call that comes a day late makes it again
 		}
 		was := w.m.flows[p.ref.Name]
-		f, anew, err := w.CreateFlow(bg, FlowRef{p.ref.Name, mark}, FlowTerms{Within: time.Hour, Timeout: timeout, FailFast: p.fast}, callbacks)
+		f, anew, err := w.CreateFlow(bg, facts.FlowRef{Name: p.ref.Name, Mark: mark}, FlowTerms{Within: time.Hour, Timeout: timeout, FailFast: p.fast}, callbacks)
 		w.must(err)
 		if anew != (was == nil) {
 			w.fail("flow %s is new: %v", p.ref.Name, anew)
@@ -239,7 +241,7 @@ func (w *flowWalk) make(p *flowProducer) {
 		if begun = true; was == nil {
 			w.note("create %s with %s", p.ref, p.roles)
 			w.seen["created"]++
-			was = &flowFact{ref: FlowRef{p.ref.Name, mark}, open: make(map[string]bool), digest: "-", timeout: p.brief, fast: p.fast}
+			was = &flowFact{ref: facts.FlowRef{Name: p.ref.Name, Mark: mark}, open: make(map[string]bool), digest: "-", timeout: p.brief, fast: p.fast}
 			w.m.flows[p.ref.Name] = was
 			for _, c := range callbacks {
 				w.m.jobs[c.Item.id] = &linked{where: "awaiting", role: c.Role, flow: was}
@@ -278,7 +280,7 @@ func (w *flowWalk) job(id string, when When) Item {
 }
 
 // member returns a new member of a flow with this ID.
-func (w *flowWalk) member(id string, ref FlowRef) Item {
+func (w *flowWalk) member(id string, ref facts.FlowRef) Item {
 	when := When{}
 	if w.rnd.Intn(6) == 0 {
 		when.After = time.Hour
@@ -298,7 +300,7 @@ func (w *flowWalk) produce() {
 	if w.rnd.Intn(12) == 0 { // it dies, and another one goes on, or nobody
 		w.producers = slices.Delete(w.producers, i, i+1)
 		if w.rnd.Intn(3) > 0 {
-			w.make(&flowProducer{ref: FlowRef{p.ref.Name, NewFlowMark()}, lane: w.NewLane(), roles: p.roles})
+			w.make(&flowProducer{ref: facts.FlowRef{Name: p.ref.Name, Mark: NewFlowMark()}, lane: w.NewLane(), roles: p.roles})
 		}
 		return
 	}
@@ -377,7 +379,7 @@ func (w *flowWalk) produce() {
 }
 
 // add has the model add what a call of a producer adds. It returns what the call must be answered.
-func (w *flowWalk) add(ref FlowRef, first int, digest string, items []Item, changes bool) (word, fates string) {
+func (w *flowWalk) add(ref facts.FlowRef, first int, digest string, items []Item, changes bool) (word, fates string) {
 	f, last := w.m.flows[ref.Name], int64(first+len(items))
 	switch {
 	case f == nil || f.ref != ref:
@@ -472,8 +474,8 @@ func (w *flowWalk) cancelFlow() {
 }
 
 // endFlow seals a flow, or cancels it if there is no s.
-func (w *flowWalk) endFlow(ref FlowRef, s *Sealing) {
-	var got Flow
+func (w *flowWalk) endFlow(ref facts.FlowRef, s *Sealing) {
+	var got facts.Flow
 	var err, want error
 	if s == nil {
 		got, err = w.CancelFlow(bg, ref)
@@ -929,7 +931,7 @@ func (w *flowWalk) pass() {
 
 // swept has the model follow what a page of a pass has ended.
 func (w *flowWalk) swept(f *flowFact) {
-	s, err := w.snapshot(bg)
+	s, err := check.Read(bg, w.Site())
 	w.must(err)
 	places := snapshotPlaces(s)
 	for _, id := range slices.Sorted(maps.Keys(w.m.jobs)) {
@@ -1019,7 +1021,7 @@ func (w *flowWalk) due() {
 
 // failover saves what Redis has, or goes back to what was saved. Workers die with it, and producers go on with what they know.
 func (w *flowWalk) failover() {
-	keys, err := w.scan(bg)
+	keys, err := w.Site().AllKeys(bg)
 	w.must(err)
 	p := w.rdb.Pipeline()
 	if w.saved == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -503,12 +504,12 @@ func (w *walk) view() view {
 	k := &w.keys
 	p := w.rdb.Pipeline()
 	lined, due, rates, expires := p.ZRange(bg, k.Lined, 0, -1), p.ZRangeWithScores(bg, k.Due, 0, -1), p.ZRangeWithScores(bg, k.Rates, 0, -1), p.ZRangeWithScores(bg, k.Expires, 0, -1)
-	ready, ended, inflight := make(map[string]*redis.StringSliceCmd), make(map[Outcome]*redis.StringSliceCmd), make(map[string]*redis.MapStringStringCmd)
+	ready, ended, inflight := make(map[string]*redis.StringSliceCmd), make(map[signalbox.State]*redis.StringSliceCmd), make(map[string]*redis.MapStringStringCmd)
 	for class, list := range k.Ready() {
 		ready[class] = p.LRange(bg, list, 0, -1)
 	}
-	for _, state := range terminalStates {
-		ended[state.outcome] = p.ZRange(bg, k.Named[state.key], 0, -1)
+	for _, state := range facts.EndedStates {
+		ended[state] = p.ZRange(bg, k.Named[facts.EndedKey(state)], 0, -1)
 	}
 	for session := range w.m.sessions {
 		inflight[session] = p.HGetAll(bg, k.Inflight(session))
@@ -528,7 +529,7 @@ func (w *walk) view() view {
 		}
 	}
 	for _, member := range lined.Val() {
-		_, _, id, ok := parseLine(member)
+		_, _, id, ok := facts.ParseLine(member)
 		if !ok {
 			w.fail("%q is no member of the lines", member)
 		}
@@ -545,9 +546,9 @@ func (w *walk) view() view {
 	}
 	for session, all := range inflight {
 		for id, value := range all.Val() {
-			p := place{kind: "running", value: value}
-			_, token, _ := p.token()
-			enter(id, fmt.Sprintf("running %s %d %v %s", session, token, p.flagged(), p.group()))
+			p := facts.Place{Kind: "running", Value: value}
+			_, token, _ := p.Token()
+			enter(id, fmt.Sprintf("running %s %d %v %s", session, token, p.Flagged(), p.Group()))
 		}
 	}
 	for _, z := range rates.Val() {
@@ -640,7 +641,7 @@ func (w *walk) read(v view, some []string) {
 			w.fail("job %s is %q and has the record %q", id, v.jobs[id], record)
 		}
 		f := &fact{
-			key: groupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record)),
+			key: facts.GroupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record)),
 			survived: int64(wire.SurvivedOf([]byte(record))), ran: ranOf(record),
 		}
 		words := strings.SplitN(v.jobs[id], " ", 3)

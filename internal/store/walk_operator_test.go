@@ -508,7 +508,7 @@ func (w *walk) failover() {
 	if w.begun > 0 {
 		w.bring() // what is acknowledged is lost here, and a move rests on that
 	}
-	keys, err := w.scan(bg)
+	keys, err := w.Site().AllKeys(bg)
 	w.must(err)
 	p := w.rdb.Pipeline()
 	if w.saved == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 )
 
 var (
@@ -83,7 +84,7 @@ func (w *walk) verify() {
 		return
 	}
 	for _, q := range []*Queue{w.Queue, w.to.Queue} {
-		if err := q.Check(bg); err != nil {
+		if err := check.Queue(bg, q.Site()); err != nil {
 			w.fail("%s: %v", q.Name(), err)
 		}
 	}
@@ -283,7 +284,7 @@ func (w *walk) finish() {
 	}
 	w.claim(w.workers[0], 1, true)
 	w.compare()
-	if err := w.Check(bg); err != nil {
+	if err := check.Queue(bg, w.Site()); err != nil {
 		w.fail("%v", err)
 	}
 	for _, x := range w.workers {

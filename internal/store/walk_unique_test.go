@@ -397,7 +397,7 @@ func (w *keyWalk) takeBack(session string) {
 
 // failover saves what Redis has, or goes back to what was saved. Workers and the producer go on with what they know.
 func (w *keyWalk) failover() {
-	keys, err := w.scan(bg)
+	keys, err := w.Site().AllKeys(bg)
 	w.must(err)
 	p := w.rdb.Pipeline()
 	if w.saved == nil {

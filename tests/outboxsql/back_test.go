@@ -13,6 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
@@ -117,7 +118,7 @@ func TestRedisGoesBack(t *testing.T) {
 		if n, m := enqueued(t, rdb, "default"), there(rdb, ids); int(n) != len(ids) || m != len(ids) {
 			t.Errorf("%d jobs were enqueued, and %d are there; want %d", n, m, len(ids))
 		}
-		if err := store.New(rdb, "", "default").Check(bg); err != nil {
+		if err := check.Queue(bg, store.New(rdb, "", "default").Site()); err != nil {
 			t.Error(err)
 		}
 	})

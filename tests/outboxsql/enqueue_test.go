@@ -22,6 +22,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
@@ -63,7 +64,7 @@ func TestCommitAndRollback(t *testing.T) {
 		if n := enqueued(t, rdb, "default"); n != 5 {
 			t.Errorf("%d jobs are enqueued, want 5", n)
 		}
-		if err := q.Check(bg); err != nil {
+		if err := check.Queue(bg, q.Site()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -137,7 +138,7 @@ func TestOptions(t *testing.T) {
 		if err != nil || len(names) != 1 {
 			t.Errorf("queues %v, %v", names, err)
 		}
-		if err := q.Check(bg); err != nil {
+		if err := check.Queue(bg, q.Site()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
 )
@@ -255,7 +256,7 @@ func TestRelaysAreKilled(t *testing.T) {
 		if n := b.number("SELECT COUNT(*) FROM signalbox_outbox_dead"); n > 0 {
 			t.Errorf("%d dead rows", n)
 		}
-		if err := store.New(rdb, "", "default").Check(bg); err != nil {
+		if err := check.Queue(bg, store.New(rdb, "", "default").Site()); err != nil {
 			t.Error(err)
 		}
 		t.Logf("rows=%d committed=%d enqueued=%d kills=%d lost=%d doubled=%d disorder=%d", *killRows, len(committed), enqueued(t, rdb, "default"), kills, lost, doubled, disorder)

@@ -21,6 +21,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/outbox"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -286,7 +287,7 @@ func (l *life) moved(old *life, repeats int) {
 	if e, err := l.ins.Entry(bg, "default", "paused"); err != nil || !e.Paused {
 		l.t.Errorf("the paused entry: %+v, %v", e, err)
 	}
-	if err := store.New(l.rdb, "", "default").Check(bg); err != nil {
+	if err := check.Queue(bg, store.New(l.rdb, "", "default").Site()); err != nil {
 		l.t.Error(err)
 	}
 	l.ticks()

@@ -123,6 +123,17 @@ type Argument struct {
 // Arg returns the value of the argument of that name.
 func Arg(name string, value any) Argument { return Argument{name, value} }
 
+// Flag returns a bool as an argument of a script.
+func Flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// MaxArgs bounds the arguments of a call. Some servers take no more than 4,000.
+const MaxArgs = 3800
+
 // Args returns the ARGV of a call: the values of the arguments that have names, in the script's order, with room for more behind
 // them. It panics unless each of them has a value.
 func (s *Script) Args(more int, values ...Argument) []any {

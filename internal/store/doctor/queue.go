@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -24,9 +25,9 @@ var keyTypes = map[string]string{
 
 // keys looks for keys that a queue doesn't have, and for keys of another type. It finds the sessions that have deliveries.
 func (d *doctor) keys(ctx context.Context) error {
-	var server redis.Cmdable = d.q.rdb
+	var server redis.Cmdable = d.q.Client
 	if cluster, ok := server.(*redis.ClusterClient); ok { // all keys of the queue are on one master
-		master, err := cluster.MasterForKey(ctx, d.q.keys.Jobs)
+		master, err := cluster.MasterForKey(ctx, d.q.Keys.Jobs)
 		if err != nil {
 			return err
 		}
@@ -36,15 +37,15 @@ func (d *doctor) keys(ctx context.Context) error {
 		start := time.Now()
 		var keys []string
 		var err error
-		if keys, next, err = server.Scan(ctx, next, d.q.pattern(), maxScanned).Result(); err != nil {
+		if keys, next, err = server.Scan(ctx, next, d.q.Pattern(), facts.MaxScanned).Result(); err != nil {
 			return err
 		}
 		for _, key := range keys {
-			switch kind, session := d.q.kindOf(key); kind {
+			switch kind, session := d.q.KindOf(key); kind {
 			case "inflight":
 				d.others = append(d.others, session)
 			case "":
-				d.find(StrayKey, "", fmt.Sprintf("key %.500q belongs to nothing", key), false)
+				d.find(facts.StrayKey, "", fmt.Sprintf("key %.500q belongs to nothing", key), false)
 			}
 		}
 		if err := d.rest(ctx, start); err != nil {
@@ -60,18 +61,18 @@ func (d *doctor) keys(ctx context.Context) error {
 func (d *doctor) types(ctx context.Context) error {
 	needed := slices.Concat(scripts.Examine.KeyNames, scripts.Mend.KeyNames, scripts.Sum.KeyNames, scripts.Groups.KeyNames, scripts.Running.KeyNames)
 	want, beside := make(map[string]string), make(map[string]bool)
-	for name, key := range d.q.keys.Named {
+	for name, key := range d.q.Keys.Named {
 		if keyTypes[name] != "" {
 			want[key] = keyTypes[name]
 			beside[key] = !slices.Contains(needed, name)
 		}
 	}
 	for _, session := range d.others {
-		want[d.q.keys.Inflight(session)] = "hash"
+		want[d.q.Keys.Inflight(session)] = "hash"
 	}
 	wrong := false
-	for some := range slices.Chunk(slices.Sorted(maps.Keys(want)), maxScanned) {
-		cmds, err := d.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(want)), facts.MaxScanned) {
+		cmds, err := d.q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, key := range some {
 				p.Type(ctx, key)
 			}
@@ -87,7 +88,7 @@ func (d *doctor) types(ctx context.Context) error {
 					wrong = true
 					text += ": nothing else can be checked"
 				}
-				d.find(WrongType, "", text, false)
+				d.find(facts.WrongType, "", text, false)
 			}
 		}
 	}
@@ -99,13 +100,13 @@ func (d *doctor) types(ctx context.Context) error {
 
 // settings looks for settings that can't be read.
 func (d *doctor) settings(ctx context.Context) error {
-	fields, err := d.q.rdb.HGetAll(ctx, d.q.keys.Settings).Result()
+	fields, err := d.q.Client.HGetAll(ctx, d.q.Keys.Settings).Result()
 	if err != nil {
 		return err
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		if s, value := settingOf(field), fields[field]; s != nil && !s.form.MatchString(value) {
-			d.find(BadSetting, "", fmt.Sprintf("the setting %.200q is %.40q, which can't be read", field, value), false)
+		if value := fields[field]; !d.q.Readable(field, value) {
+			d.find(facts.BadSetting, "", fmt.Sprintf("the setting %.200q is %.40q, which can't be read", field, value), false)
 		}
 	}
 	return nil
@@ -113,8 +114,8 @@ func (d *doctor) settings(ctx context.Context) error {
 
 // sums compares the counted bytes of jobs that have ended with their records.
 func (d *doctor) sums(ctx context.Context) error {
-	for _, state := range terminalStates {
-		if err := d.sum(ctx, string(state.outcome)); err != nil {
+	for _, state := range facts.EndedStates {
+		if err := d.sum(ctx, string(state)); err != nil {
 			return err
 		}
 	}
@@ -150,18 +151,18 @@ func (d *doctor) sum(ctx context.Context, state string) error {
 		if t.counted() == t.bytes {
 			return nil
 		}
-		if t.members > maxSum && (before == nil || *before != t) {
+		if t.members > MaxSum && (before == nil || *before != t) {
 			before = &t
 			continue
 		}
-		done, err := d.mend(ctx, nil, step{"bytes", state, fmt.Sprintf("%s %d %s %d", t.counter, t.members, t.ended, t.bytes)})
+		done, err := d.mend(ctx, nil, facts.Step{Verb: "bytes", A: state, B: fmt.Sprintf("%s %d %s %d", t.counter, t.members, t.ended, t.bytes)})
 		if err != nil {
 			return err
 		}
 		if d.Repair && !done {
 			continue
 		}
-		d.find(WrongBytes, "", fmt.Sprintf("%d bytes of %s jobs are counted, there are %d", t.counted(), state, t.bytes), done)
+		d.find(facts.WrongBytes, "", fmt.Sprintf("%d bytes of %s jobs are counted, there are %d", t.counted(), state, t.bytes), done)
 		return nil
 	}
 	d.Unproved = append(d.Unproved, fmt.Sprintf("the counted bytes of %s jobs: they change too fast", state))
@@ -170,10 +171,10 @@ func (d *doctor) sum(ctx context.Context, state string) error {
 
 // total adds up the records of a state. still is false if the state has changed meanwhile.
 func (d *doctor) total(ctx context.Context, state string) (t total, still bool, err error) {
-	for first := int64(0); ; first += maxSum {
+	for first := int64(0); ; first += MaxSum {
 		began := time.Now()
-		r, err := scripts.Sum.Run(ctx, d.q.rdb, scripts.Sum.Keys(&d.q.keys), scripts.Sum.Args(0,
-			scripts.Arg("name", state), scripts.Arg("first", first), scripts.Arg("last", first+maxSum-1)))
+		r, err := scripts.Sum.Run(ctx, d.q.Client, scripts.Sum.Keys(&d.q.Keys), scripts.Sum.Args(0,
+			scripts.Arg("name", state), scripts.Arg("first", first), scripts.Arg("last", first+MaxSum-1)))
 		if err != nil {
 			return total{}, false, err
 		}
@@ -188,7 +189,7 @@ func (d *doctor) total(ctx context.Context, state string) (t total, still bool, 
 			return total{}, false, nil
 		}
 		t = part
-		if first+maxSum >= t.members {
+		if first+MaxSum >= t.members {
 			return t, true, nil
 		}
 		if err := d.rest(ctx, began); err != nil {

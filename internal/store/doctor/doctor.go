@@ -1,4 +1,5 @@
-package store
+// Package doctor looks for what is wrong with a queue that is in use, and repairs it.
+package doctor
 
 import (
 	"context"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -24,7 +26,7 @@ type Checkup struct {
 
 // A Finding is something that was wrong at one moment.
 type Finding struct {
-	Fault  Fault
+	Fault  facts.Fault
 	Job    string // its ID, if it is about one job
 	Text   string
 	Mended bool
@@ -39,16 +41,14 @@ type Checked struct {
 }
 
 const (
-	maxLook      = 100    // jobs in a page
-	pageBytes    = 256e3  // of records in a page, about
-	overlap      = 50     // entries of a list that two pages have in common
+	Overlap      = 50     // entries of a list that two pages have in common
 	maxSuspects  = 10_000 // that are kept before they are looked at again
 	maxSearched  = 40     // suspects in a call
-	maxSum       = 1000   // records in a call of sum.lua
+	MaxSum       = 1000   // records in a call of sum.lua
 	sumTries     = 8
 	mendTries    = 3
 	maxTold      = 100_000 // findings that are remembered
-	maxAddresses = 4000
+	MaxAddresses = 4000
 )
 
 // A doctor is one run of Doctor.
@@ -59,7 +59,7 @@ const (
 // script that searches them. What that finds is true.
 type doctor struct {
 	Checkup
-	q        *Queue
+	q        *facts.Queue
 	sessions []string // those that calls are made with; nil: to be read
 	others   []string // that are looked at even if they aren't registered: those that had deliveries or were seen before
 	began    int64    // by the server's clock, in us
@@ -73,15 +73,15 @@ type doctor struct {
 	Checked
 }
 
-// Doctor looks for all that is wrong with the queue, also while it is in use, and repairs it if it is asked to. Its rules are those of
-// Check. Each finding was seen by one script, so it was true at that moment. No call takes Redis more than some milliseconds, as long as
+// Run looks for all that is wrong with the queue, also while it is in use, and repairs it if it is asked to. Its rules are those of
+// package check. Each finding was seen by one script, so it was true at that moment. No call takes Redis more than some milliseconds, as long as
 // fewer than 100,000 jobs are ready.
-func (q *Queue) Doctor(ctx context.Context, c Checkup) (Checked, error) {
+func Run(ctx context.Context, q *facts.Queue, c Checkup) (Checked, error) {
 	d := &doctor{
 		Checkup: c, q: q, seed: maphash.MakeSeed(), twice: make(map[uint64]struct{}), suspects: make(map[string]bool),
 		tokens: make(map[int64]string), ghosts: make(map[string]int), told: make(map[uint64]struct{}),
 	}
-	now, err := q.Now(ctx)
+	now, err := q.Client.Time(ctx).Result()
 	if err != nil {
 		return d.Checked, err
 	}
@@ -109,7 +109,7 @@ func (d *doctor) report() {
 }
 
 // find adds a finding, unless it was there before.
-func (d *doctor) find(fault Fault, job, text string, mended bool) {
+func (d *doctor) find(fault facts.Fault, job, text string, mended bool) {
 	what := d.hash(string(fault) + "\x00" + job + "\x00" + text)
 	if _, before := d.told[what]; before {
 		return
@@ -148,10 +148,10 @@ func (d *doctor) rest(ctx context.Context, began time.Time) error {
 
 // with makes a call that needs the sessions, again if others have been opened.
 func (d *doctor) with(ctx context.Context, call func(sessions []string) (again bool, err error)) error {
-	for range maxTries {
+	for range facts.MaxTries {
 		began := time.Now()
 		if d.sessions == nil {
-			sessions, err := d.q.sessionsOf(ctx, d.others)
+			sessions, err := d.q.SessionsOf(ctx, d.others)
 			if err != nil {
 				return err
 			}
@@ -166,50 +166,50 @@ func (d *doctor) with(ctx context.Context, call func(sessions []string) (again b
 		}
 		d.sessions = nil
 	}
-	return errMoving
+	return facts.ErrMoving
 }
 
 // look reads a page, and reports how far the doctor is.
-func (d *doctor) look(ctx context.Context, s origin) (e examination, err error) {
+func (d *doctor) look(ctx context.Context, s facts.Origin) (e facts.Examination, err error) {
 	err = d.with(ctx, func(sessions []string) (again bool, err error) {
-		e, again, err = d.q.examine(ctx, sessions, s)
+		e, again, err = d.q.Examine(ctx, sessions, s)
 		return again, err
 	})
 	d.report()
 	return e, err
 }
 
-func (d *doctor) mend(ctx context.Context, f *facts, steps ...step) (done bool, err error) {
+func (d *doctor) mend(ctx context.Context, f *facts.Job, steps ...facts.Step) (done bool, err error) {
 	if !d.Repair || len(steps) == 0 {
 		return false, nil
 	}
 	err = d.with(ctx, func(sessions []string) (again bool, err error) {
-		done, again, err = d.q.mend(ctx, sessions, f, steps...)
+		done, again, err = d.q.Mend(ctx, sessions, f, steps...)
 		return again, err
 	})
 	return done, err
 }
 
 // consider notes a job in which something is wrong.
-func (d *doctor) consider(f *facts, a around) {
-	if len(f.judge(a)) > 0 {
-		d.suspects[f.id] = false
+func (d *doctor) consider(f *facts.Job, a facts.Around) {
+	if len(f.Judge(a)) > 0 {
+		d.suspects[f.ID] = false
 	}
 }
 
 // each goes through a hash or a sorted set in pages.
-func (d *doctor) each(ctx context.Context, s origin, do func(e *examination, f *facts)) error {
-	s.cursor = "0"
-	if s.count == 0 {
-		s.count = maxLook
+func (d *doctor) each(ctx context.Context, s facts.Origin, do func(e *facts.Examination, f *facts.Job)) error {
+	s.Cursor = "0"
+	if s.Count == 0 {
+		s.Count = facts.MaxLook
 	}
 	for {
 		e, err := d.look(ctx, s)
 		if err != nil {
 			return err
 		}
-		s.cursor = e.next
-		for _, member := range e.records {
+		s.Cursor = e.Next
+		for _, member := range e.Records {
 			if err := d.odd(ctx, member); err != nil {
 				return err
 			}
@@ -217,22 +217,22 @@ func (d *doctor) each(ctx context.Context, s origin, do func(e *examination, f *
 		if err := d.whole(ctx, &e, do); err != nil {
 			return err
 		}
-		if s.cursor == "0" {
+		if s.Cursor == "0" {
 			return nil
 		}
 	}
 }
 
 // whole calls do for each job of a page, also for those that the call didn't get to.
-func (d *doctor) whole(ctx context.Context, e *examination, do func(e *examination, f *facts)) error {
+func (d *doctor) whole(ctx context.Context, e *facts.Examination, do func(e *facts.Examination, f *facts.Job)) error {
 	for {
-		for i := range e.jobs {
-			do(e, &e.jobs[i])
+		for i := range e.Jobs {
+			do(e, &e.Jobs[i])
 		}
-		if len(e.left) == 0 {
+		if len(e.Left) == 0 {
 			break
 		}
-		more, err := d.look(ctx, origin{ids: e.left})
+		more, err := d.look(ctx, facts.Origin{IDs: e.Left})
 		if err != nil {
 			return err
 		}
@@ -249,29 +249,29 @@ func (d *doctor) hash(id string) uint64 { return maphash.String(d.seed, id) }
 // ready reads the ready lists, from the tail to the head: a job that leaves at the head brings the others nearer, so that they are seen
 // twice rather than never. Jobs that come in at the tail meanwhile are left out.
 func (d *doctor) ready(ctx context.Context) error {
-	for _, class := range readyClasses {
-		length, err := d.q.rdb.LLen(ctx, d.q.keys.Ready()[class]).Result()
+	for _, class := range facts.ReadyClasses {
+		length, err := d.q.Client.LLen(ctx, d.q.Keys.Ready()[class]).Result()
 		if err != nil {
 			return err
 		}
 		var before []string // the first jobs of the page before, which is nearer to the tail
-		for last := int(length) - 1; last >= 0; last -= maxLook {
-			first := max(0, last-maxLook+1)
-			e, err := d.look(ctx, origin{name: "ready", of: class, cursor: strconv.Itoa(first), count: last + overlap})
+		for last := int(length) - 1; last >= 0; last -= facts.MaxLook {
+			first := max(0, last-facts.MaxLook+1)
+			e, err := d.look(ctx, facts.Origin{Name: "ready", Of: class, Cursor: strconv.Itoa(first), Count: last + Overlap})
 			if err != nil {
 				return err
 			}
-			ids := make([]string, 0, len(e.jobs)+len(e.left))
-			for i := range e.jobs {
-				ids = append(ids, e.jobs[i].id)
-				e.jobs[i].places = append([]place{{kind: "ready", class: class, times: 1}}, e.jobs[i].places...)
+			ids := make([]string, 0, len(e.Jobs)+len(e.Left))
+			for i := range e.Jobs {
+				ids = append(ids, e.Jobs[i].ID)
+				e.Jobs[i].Places = append([]facts.Place{{Kind: "ready", Class: class, Times: 1}}, e.Jobs[i].Places...)
 			}
-			ids = append(ids, e.left...)
+			ids = append(ids, e.Left...)
 			for _, id := range ids[:behind(ids, before)] {
 				d.seen = append(d.seen, d.hash(id))
 			}
-			before = ids[:min(len(ids), overlap)]
-			if err := d.whole(ctx, &e, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
+			before = ids[:min(len(ids), Overlap)]
+			if err := d.whole(ctx, &e, func(e *facts.Examination, f *facts.Job) { d.consider(f, e.Around) }); err != nil {
 				return err
 			}
 		}
@@ -300,7 +300,7 @@ func behind(ids, before []string) int {
 // sets goes through what is due, what has ended, and what is kept of jobs that run.
 func (d *doctor) sets(ctx context.Context) error {
 	for _, name := range []string{"due", "dead", "cancelled", "completed", "expires", "notes", "cancels"} {
-		if err := d.each(ctx, origin{name: name}, func(e *examination, f *facts) { d.consider(f, e.around) }); err != nil {
+		if err := d.each(ctx, facts.Origin{Name: name}, func(e *facts.Examination, f *facts.Job) { d.consider(f, e.Around) }); err != nil {
 			return err
 		}
 	}
@@ -310,19 +310,19 @@ func (d *doctor) sets(ctx context.Context) error {
 // unique goes through the unique keys. Each page is judged by the script that reads it.
 func (d *doctor) unique(ctx context.Context) error {
 	for cursor := "0"; ; {
-		e, err := d.look(ctx, origin{name: "unique", cursor: cursor, count: maxLook})
+		e, err := d.look(ctx, facts.Origin{Name: "unique", Cursor: cursor, Count: facts.MaxLook})
 		if err != nil {
 			return err
 		}
-		for i := 0; i < min(len(e.left), len(e.records)); i++ {
-			key, value := e.left[i], e.records[i]
-			done, err := d.mend(ctx, nil, step{"unkey", key, value})
+		for i := 0; i < min(len(e.Left), len(e.Records)); i++ {
+			key, value := e.Left[i], e.Records[i]
+			done, err := d.mend(ctx, nil, facts.Step{Verb: "unkey", A: key, B: value})
 			if err != nil {
 				return err
 			}
-			d.find(StrayUnique, "", fmt.Sprintf("the unique key %.402q has %.220q, and no such job may have it", key, value), done)
+			d.find(facts.StrayUnique, "", fmt.Sprintf("the unique key %.402q has %.220q, and no such job may have it", key, value), done)
 		}
-		if cursor = e.next; cursor == "0" {
+		if cursor = e.Next; cursor == "0" {
 			return nil
 		}
 	}
@@ -330,9 +330,9 @@ func (d *doctor) unique(ctx context.Context) error {
 
 // odd is about a member of due that names no job.
 func (d *doctor) odd(ctx context.Context, member string) error {
-	done, err := d.mend(ctx, nil, step{verb: "odd", a: member})
+	done, err := d.mend(ctx, nil, facts.Step{Verb: "odd", A: member})
 	if err == nil {
-		d.find(BadMember, "", fmt.Sprintf("the member %.40q is due and names no job", member), done)
+		d.find(facts.BadMember, "", fmt.Sprintf("the member %.40q is due and names no job", member), done)
 	}
 	return err
 }
@@ -341,32 +341,32 @@ func (d *doctor) odd(ctx context.Context, member string) error {
 func (d *doctor) running(ctx context.Context) error {
 	for _, session := range d.sessions {
 		var suspects []string
-		var running []place
+		var running []facts.Place
 		same := make(map[string]string)
-		err := d.each(ctx, origin{name: "session", of: session}, func(e *examination, f *facts) {
-			d.consider(f, e.around)
-			for _, p := range f.places {
-				if p.kind != "running" || p.session != session {
+		err := d.each(ctx, facts.Origin{Name: "session", Of: session}, func(e *facts.Examination, f *facts.Job) {
+			d.consider(f, e.Around)
+			for _, p := range f.Places {
+				if p.Kind != "running" || p.Session != session {
 					continue
 				}
-				if !p.registered {
+				if !p.Registered {
 					d.ghosts[session]++
 				}
-				if _, ok := p.suspect(); ok {
-					suspects, running = append(suspects, f.id), append(running, p)
+				if _, ok := p.Suspect(); ok {
+					suspects, running = append(suspects, f.ID), append(running, p)
 				}
-				if _, token, ok := p.token(); ok {
-					if other, twice := d.tokens[token]; twice && other != f.id {
-						same[f.id] = other
+				if _, token, ok := p.Token(); ok {
+					if other, twice := d.tokens[token]; twice && other != f.ID {
+						same[f.ID] = other
 					}
-					d.tokens[token] = f.id
+					d.tokens[token] = f.ID
 				}
 			}
 		})
 		if err != nil {
 			return err
 		}
-		if _, _, wrong := crowded(running); wrong {
+		if _, _, wrong := facts.Crowded(running); wrong {
 			if err := d.together(ctx, session, suspects); err != nil {
 				return err
 			}
@@ -382,35 +382,35 @@ func (d *doctor) running(ctx context.Context) error {
 
 // together looks again at suspects that a session seemed to have at the same time.
 func (d *doctor) together(ctx context.Context, session string, ids []string) error {
-	e, err := d.look(ctx, origin{ids: slices.Compact(slices.Sorted(slices.Values(ids)))})
+	e, err := d.look(ctx, facts.Origin{IDs: slices.Compact(slices.Sorted(slices.Values(ids)))})
 	if err != nil {
 		return err
 	}
-	var running []place
-	for _, f := range e.jobs {
-		for _, p := range f.places {
-			if p.session == session {
+	var running []facts.Place
+	for _, f := range e.Jobs {
+		for _, p := range f.Places {
+			if p.Session == session {
 				running = append(running, p)
 			}
 		}
 	}
-	if suspects, alone, wrong := crowded(running); wrong {
-		d.find(Together, "", fmt.Sprintf("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone), false)
+	if suspects, alone, wrong := facts.Crowded(running); wrong {
+		d.find(facts.Together, "", fmt.Sprintf("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone), false)
 	}
 	return nil
 }
 
 // sameToken looks again at two jobs that seemed to have the same token.
 func (d *doctor) sameToken(ctx context.Context, a, b string) error {
-	e, err := d.look(ctx, origin{ids: []string{a, b}})
-	if err != nil || len(e.jobs) < 2 {
+	e, err := d.look(ctx, facts.Origin{IDs: []string{a, b}})
+	if err != nil || len(e.Jobs) < 2 {
 		return err
 	}
-	for _, one := range e.jobs[0].places {
-		for _, other := range e.jobs[1].places {
-			_, token, ok := one.token()
-			if _, same, too := other.token(); ok && too && same == token {
-				d.find(SameToken, a, fmt.Sprintf("jobs %.200q and %.200q have the same token %d", a, b, token), false)
+	for _, one := range e.Jobs[0].Places {
+		for _, other := range e.Jobs[1].Places {
+			_, token, ok := one.Token()
+			if _, same, too := other.Token(); ok && too && same == token {
+				d.find(facts.SameToken, a, fmt.Sprintf("jobs %.200q and %.200q have the same token %d", a, b, token), false)
 			}
 		}
 	}
@@ -423,36 +423,36 @@ func (d *doctor) records(ctx context.Context) error {
 		d.Jobs++
 		d.decode(id, record)
 	}
-	return d.eachRecord(ctx, read, func(e *examination, f *facts) {
-		d.consider(f, e.around)
-		_, enqueued, _, readable := f.header()
-		if _, twice := d.twice[d.hash(f.id)]; twice {
-			d.suspects[f.id] = false
+	return d.eachRecord(ctx, read, func(e *facts.Examination, f *facts.Job) {
+		d.consider(f, e.Around)
+		_, enqueued, _, readable := f.Header()
+		if _, twice := d.twice[d.hash(f.ID)]; twice {
+			d.suspects[f.ID] = false
 		}
-		if _, listed := slices.BinarySearch(d.seen, d.hash(f.id)); listed || len(f.places) > 0 || !f.there || readable && enqueued > d.began {
+		if _, listed := slices.BinarySearch(d.seen, d.hash(f.ID)); listed || len(f.Places) > 0 || !f.There || readable && enqueued > d.began {
 			return
 		}
-		if _, before := d.suspects[f.id]; !before {
-			d.suspects[f.id] = true
+		if _, before := d.suspects[f.ID]; !before {
+			d.suspects[f.ID] = true
 		}
 	})
 }
 
 // eachRecord goes through all records in pages: read gets the record of each job, and do what there is of it.
-func (d *doctor) eachRecord(ctx context.Context, read func(id, record string), do func(e *examination, f *facts)) error {
+func (d *doctor) eachRecord(ctx context.Context, read func(id, record string), do func(e *facts.Examination, f *facts.Job)) error {
 	cursor, each := "0", 10e3 // bytes of a record, about: the first page is small
 	for {
-		e, err := d.look(ctx, origin{name: "jobs", cursor: cursor, count: max(1, min(maxLook, int(pageBytes/each)))})
+		e, err := d.look(ctx, facts.Origin{Name: "jobs", Cursor: cursor, Count: max(1, min(facts.MaxLook, int(facts.PageBytes/each)))})
 		if err != nil {
 			return err
 		}
-		cursor = e.next
+		cursor = e.Next
 		bytes := 0
-		for i := 0; i+1 < len(e.records); i += 2 {
-			bytes += len(e.records[i+1])
-			read(e.records[i], e.records[i+1])
+		for i := 0; i+1 < len(e.Records); i += 2 {
+			bytes += len(e.Records[i+1])
+			read(e.Records[i], e.Records[i+1])
 		}
-		each = max(each*0.9, float64(bytes)/float64(max(1, len(e.records)/2)), 100)
+		each = max(each*0.9, float64(bytes)/float64(max(1, len(e.Records)/2)), 100)
 		if err := d.whole(ctx, &e, do); err != nil || cursor == "0" {
 			return err
 		}
@@ -463,7 +463,7 @@ func (d *doctor) eachRecord(ctx context.Context, read func(id, record string), d
 func (d *doctor) decode(id, record string) {
 	job := signalbox.Job{ID: id}
 	if err := wire.Decode([]byte(record), &job); errors.Is(err, wire.ErrCorrupt) {
-		d.find(Unreadable, id, fmt.Sprintf("the record of job %.200q can't be read: %v", id, err), false)
+		d.find(facts.Unreadable, id, fmt.Sprintf("the record of job %.200q can't be read: %v", id, err), false)
 	}
 }
 
@@ -476,13 +476,13 @@ func (d *doctor) settle(ctx context.Context) error {
 	clear(d.suspects)
 	for len(ids) > 0 {
 		n := min(len(ids), maxSearched)
-		e, err := d.look(ctx, origin{ids: ids[:n], search: true})
+		e, err := d.look(ctx, facts.Origin{IDs: ids[:n], Search: true})
 		if err != nil {
 			return err
 		}
-		ids = append(e.left, ids[n:]...)
-		for i := range e.jobs {
-			if err := d.confirm(ctx, &e.jobs[i], e.around); err != nil {
+		ids = append(e.Left, ids[n:]...)
+		for i := range e.Jobs {
+			if err := d.confirm(ctx, &e.Jobs[i], e.Around); err != nil {
 				return err
 			}
 		}
@@ -495,15 +495,15 @@ func (d *doctor) relist(ctx context.Context) error {
 	if !slices.Contains(slices.Collect(maps.Values(d.suspects)), true) {
 		return nil
 	}
-	for _, class := range readyClasses {
-		key := d.q.keys.Ready()[class]
-		length, err := d.q.rdb.LLen(ctx, key).Result()
+	for _, class := range facts.ReadyClasses {
+		key := d.q.Keys.Ready()[class]
+		length, err := d.q.Client.LLen(ctx, key).Result()
 		if err != nil {
 			return err
 		}
 		for last := length - 1; last >= 0; last -= 1000 {
 			began := time.Now()
-			ids, err := d.q.rdb.LRange(ctx, key, max(0, last-999), last+overlap).Result()
+			ids, err := d.q.Client.LRange(ctx, key, max(0, last-999), last+Overlap).Result()
 			if err != nil {
 				return err
 			}
@@ -521,39 +521,39 @@ func (d *doctor) relist(ctx context.Context) error {
 }
 
 // confirm reports what is wrong with a job, all of whose places are known, and repairs it.
-func (d *doctor) confirm(ctx context.Context, f *facts, a around) error {
-	wrong := f.judge(a)
+func (d *doctor) confirm(ctx context.Context, f *facts.Job, a facts.Around) error {
+	wrong := f.Judge(a)
 	if len(wrong) == 0 {
 		return nil
 	}
 	left := wrong
 	for range mendTries {
-		done, err := d.mend(ctx, f, f.steps(a, d.began)...)
+		done, err := d.mend(ctx, f, StepsOf(f, a, d.began)...)
 		if err != nil {
 			return err
 		}
 		if !d.Repair {
 			break
 		}
-		e, err := d.look(ctx, origin{ids: []string{f.id}, search: true})
+		e, err := d.look(ctx, facts.Origin{IDs: []string{f.ID}, Search: true})
 		if err != nil {
 			return err
 		}
-		if len(e.jobs) == 0 {
+		if len(e.Jobs) == 0 {
 			break
 		}
-		f, a = &e.jobs[0], e.around
-		if left = f.judge(a); done || len(left) == 0 {
+		f, a = &e.Jobs[0], e.Around
+		if left = f.Judge(a); done || len(left) == 0 {
 			break
 		}
 	}
 	for _, v := range wrong {
-		still := slices.ContainsFunc(left, func(l violation) bool { return l.fault == v.fault })
-		d.find(v.fault, f.id, v.text, !still)
+		still := slices.ContainsFunc(left, func(l facts.Violation) bool { return l.Fault == v.Fault })
+		d.find(v.Fault, f.ID, v.Text, !still)
 	}
 	for _, v := range left { // what has gone wrong meanwhile
-		if !slices.ContainsFunc(wrong, func(w violation) bool { return w.fault == v.fault }) {
-			d.find(v.fault, f.id, v.text, false)
+		if !slices.ContainsFunc(wrong, func(w facts.Violation) bool { return w.Fault == v.Fault }) {
+			d.find(v.Fault, f.ID, v.Text, false)
 		}
 	}
 	return nil
@@ -562,40 +562,40 @@ func (d *doctor) confirm(ctx context.Context, f *facts, a around) error {
 // unregistered reports the sessions that have deliveries and aren't registered.
 func (d *doctor) unregistered(ctx context.Context) error {
 	for _, session := range slices.Sorted(maps.Keys(d.ghosts)) {
-		done, err := d.mend(ctx, nil, step{verb: "open", a: session})
+		done, err := d.mend(ctx, nil, facts.Step{Verb: "open", A: session})
 		if err != nil {
 			return err
 		}
 		if d.Repair && !done { // its jobs may have gone elsewhere
-			left, err := d.q.rdb.HLen(ctx, d.q.keys.Inflight(session)).Result()
+			left, err := d.q.Client.HLen(ctx, d.q.Keys.Inflight(session)).Result()
 			if err != nil {
 				return err
 			}
 			done = left == 0
 		}
-		d.find(NoSession, "", fmt.Sprintf("session %.200q has %d deliveries and is not registered", session, d.ghosts[session]), done)
+		d.find(facts.NoSession, "", fmt.Sprintf("session %.200q has %d deliveries and is not registered", session, d.ghosts[session]), done)
 	}
 	return nil
 }
 
 // idle looks for addresses without a session, and at the fence.
 func (d *doctor) idle(ctx context.Context) error {
-	e, err := d.look(ctx, origin{name: "idle", count: maxAddresses})
+	e, err := d.look(ctx, facts.Origin{Name: "idle", Count: MaxAddresses})
 	if err != nil {
 		return err
 	}
-	if unreadableFence(e.fence) {
-		d.find(BadFence, "", fmt.Sprintf("the fence is %.40q, not a token", e.fence), false)
+	if facts.UnreadableFence(e.Fence) {
+		d.find(facts.BadFence, "", fmt.Sprintf("the fence is %.40q, not a token", e.Fence), false)
 	}
-	if all, _ := strconv.Atoi(e.next); all > maxAddresses {
-		d.Unproved = append(d.Unproved, fmt.Sprintf("addresses that wait for wake-ups: the first %d of %d were checked", maxAddresses, all))
+	if all, _ := strconv.Atoi(e.Next); all > MaxAddresses {
+		d.Unproved = append(d.Unproved, fmt.Sprintf("addresses that wait for wake-ups: the first %d of %d were checked", MaxAddresses, all))
 	}
-	for _, address := range e.left {
-		done, err := d.mend(ctx, nil, step{verb: "idle", a: address})
+	for _, address := range e.Left {
+		done, err := d.mend(ctx, nil, facts.Step{Verb: "idle", A: address})
 		if err != nil {
 			return err
 		}
-		d.find(StrayAddress, "", fmt.Sprintf("address %.500q waits for a wake-up and is of no session", address), done)
+		d.find(facts.StrayAddress, "", fmt.Sprintf("address %.500q waits for a wake-up and is of no session", address), done)
 	}
 	return nil
 }

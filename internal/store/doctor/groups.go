@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -54,12 +55,12 @@ func (d *doctor) groups(ctx context.Context) error {
 func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 	keys := make(map[string]bool)
 	err := d.scan(ctx, func(cursor uint64) (uint64, error) {
-		fields, next, err := d.q.rdb.HScan(ctx, d.q.keys.Groups, cursor, "", maxScanned).Result()
+		fields, next, err := d.q.Client.HScan(ctx, d.q.Keys.Groups, cursor, "", facts.MaxScanned).Result()
 		for i := 0; i < len(fields) && err == nil; i += 2 {
 			if key := fields[i]; isGroup(key) {
 				keys[key] = true
 			} else {
-				err = d.strayGroup(ctx, "groups", key, step{verb: "ungrouped", a: key})
+				err = d.strayGroup(ctx, "groups", key, facts.Step{Verb: "ungrouped", A: key})
 			}
 		}
 		return next, err
@@ -68,12 +69,12 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	err = d.scan(ctx, func(cursor uint64) (uint64, error) {
-		members, next, err := d.q.rdb.ZScan(ctx, d.q.keys.Turns, cursor, "", maxScanned).Result()
+		members, next, err := d.q.Client.ZScan(ctx, d.q.Keys.Turns, cursor, "", facts.MaxScanned).Result()
 		for i := 0; i < len(members) && err == nil; i += 2 {
 			if line := members[i]; line != "" && line[0] >= '0' && line[0] <= '2' && isGroup(line[1:]) {
 				keys[line[1:]] = true
 			} else {
-				err = d.strayGroup(ctx, "turns", line, step{verb: "unturned", a: line})
+				err = d.strayGroup(ctx, "turns", line, facts.Step{Verb: "unturned", A: line})
 			}
 		}
 		return next, err
@@ -82,7 +83,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	err = d.scan(ctx, func(cursor uint64) (uint64, error) {
-		r, err := scripts.Lined.Run(ctx, d.q.rdb, scripts.Lined.Keys(&d.q.keys), scripts.Lined.Args(0, scripts.Arg("cursor", cursor), scripts.Arg("count", maxLook)))
+		r, err := scripts.Lined.Run(ctx, d.q.Client, scripts.Lined.Keys(&d.q.Keys), scripts.Lined.Args(0, scripts.Arg("cursor", cursor), scripts.Arg("count", facts.MaxLook)))
 		if err == nil {
 			err = r.Status("ok")
 		}
@@ -97,7 +98,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 			keys[key] = true
 		}
 		for _, member := range strays {
-			if err := d.strayGroup(ctx, "lined", member, step{verb: "unlined", a: member}); err != nil {
+			if err := d.strayGroup(ctx, "lined", member, facts.Step{Verb: "unlined", A: member}); err != nil {
 				return 0, err
 			}
 		}
@@ -125,10 +126,10 @@ func (d *doctor) scan(ctx context.Context, page func(cursor uint64) (next uint64
 }
 
 // strayGroup is about an entry of a key of groups that is about none.
-func (d *doctor) strayGroup(ctx context.Context, key, member string, s step) error {
+func (d *doctor) strayGroup(ctx context.Context, key, member string, s facts.Step) error {
 	done, err := d.mend(ctx, nil, s)
 	if err == nil {
-		d.find(BadMember, "", fmt.Sprintf("%.250q in the key %s is no place of a job", member, key), done)
+		d.find(facts.BadMember, "", fmt.Sprintf("%.250q in the key %s is no place of a job", member, key), done)
 	}
 	return err
 }
@@ -137,25 +138,25 @@ func (d *doctor) strayGroup(ctx context.Context, key, member string, s step) err
 // looks at the lists last: jobs come from due into them, and not the other way.
 func (d *doctor) holders(ctx context.Context, keys []string) (map[string][]string, error) {
 	waiting := make(map[string][]string)
-	add := func(_ *examination, f *facts) {
-		key := groupOf(f.head)
-		if _, asked := slices.BinarySearch(keys, key); !asked || slices.Contains(waiting[key], f.id) || len(waiting[key]) > maxCandidates {
+	add := func(_ *facts.Examination, f *facts.Job) {
+		key := facts.GroupOf(f.Head)
+		if _, asked := slices.BinarySearch(keys, key); !asked || slices.Contains(waiting[key], f.ID) || len(waiting[key]) > maxCandidates {
 			return
 		}
-		if !slices.ContainsFunc(f.places, func(p place) bool { return p.kind != "due" || p.later() }) {
-			waiting[key] = append(waiting[key], f.id)
+		if !slices.ContainsFunc(f.Places, func(p facts.Place) bool { return p.Kind != "due" || p.Later() }) {
+			waiting[key] = append(waiting[key], f.ID)
 		}
 	}
-	if err := d.each(ctx, origin{name: "due"}, add); err != nil {
+	if err := d.each(ctx, facts.Origin{Name: "due"}, add); err != nil {
 		return nil, err
 	}
-	for _, class := range readyClasses {
-		length, err := d.q.rdb.LLen(ctx, d.q.keys.Ready()[class]).Result()
+	for _, class := range facts.ReadyClasses {
+		length, err := d.q.Client.LLen(ctx, d.q.Keys.Ready()[class]).Result()
 		if err != nil {
 			return nil, err
 		}
-		for last := int(length) - 1; last >= 0; last -= maxLook {
-			e, err := d.look(ctx, origin{name: "ready", of: class, cursor: strconv.Itoa(max(0, last-maxLook+1)), count: last + overlap})
+		for last := int(length) - 1; last >= 0; last -= facts.MaxLook {
+			e, err := d.look(ctx, facts.Origin{Name: "ready", Of: class, Cursor: strconv.Itoa(max(0, last-facts.MaxLook+1)), Count: last + Overlap})
 			if err != nil {
 				return nil, err
 			}
@@ -180,18 +181,18 @@ type groupFacts struct {
 // lookAtGroups reads groups. ids are those of jobs that wait and may hold one of them. moved changes when a job that ran comes to wait.
 func (d *doctor) lookAtGroups(ctx context.Context, keys, ids []string) (found []groupFacts, moved string, err error) {
 	err = d.with(ctx, func(sessions []string) (again bool, err error) {
-		names := scripts.Groups.Keys(&d.q.keys)
+		names := scripts.Groups.Keys(&d.q.Keys)
 		for _, session := range sessions {
-			names = append(names, d.q.keys.Inflight(session))
+			names = append(names, d.q.Keys.Inflight(session))
 		}
-		args := scripts.Groups.Args(len(keys)+len(ids), scripts.Arg("inflight", d.q.keys.Inflight("")), scripts.Arg("keys", len(keys)))
+		args := scripts.Groups.Args(len(keys)+len(ids), scripts.Arg("inflight", d.q.Keys.Inflight("")), scripts.Arg("keys", len(keys)))
 		for _, key := range keys {
 			args = append(args, key)
 		}
 		for _, id := range ids {
 			args = append(args, id)
 		}
-		r, err := scripts.Groups.Run(ctx, d.q.rdb, names, args)
+		r, err := scripts.Groups.Run(ctx, d.q.Client, names, args)
 		if err != nil {
 			return false, err
 		}
@@ -252,15 +253,15 @@ func (d *doctor) compare(ctx context.Context, keys []string, waiting map[string]
 
 // compareGroup reports what is wrong with one group. still says that no job has begun to wait since the jobs were looked for.
 func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, still bool, surplus map[string]int) (again bool, err error) {
-	g, _ := parseGroup(f.value)
+	g, _ := facts.ParseGroup(f.value)
 	if text := f.judge(key); text != "" {
-		done, err := d.mend(ctx, nil, step{verb: "group", a: key})
+		done, err := d.mend(ctx, nil, facts.Step{Verb: "group", A: key})
 		if err != nil {
 			return false, err
 		}
-		d.find(WrongTurn, "", text, done)
+		d.find(facts.WrongTurn, "", text, done)
 	}
-	switch missing := g.holders - f.holders; {
+	switch missing := g.Holders - f.holders; {
 	case missing == 0:
 		return false, nil
 	case missing > 0 && (!still || surplus[key] != missing):
@@ -271,29 +272,29 @@ func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, st
 		}
 		return true, nil
 	}
-	done, err := d.mend(ctx, nil, step{"group", key, fmt.Sprintf("%d %d", g.holders, f.holders)})
+	done, err := d.mend(ctx, nil, facts.Step{Verb: "group", A: key, B: fmt.Sprintf("%d %d", g.Holders, f.holders)})
 	if err != nil {
 		return false, err
 	}
 	if d.Repair && !done {
 		return true, nil
 	}
-	d.find(WrongHolders, "", fmt.Sprintf("%d jobs are said to hold group %.200q, there are %d", g.holders, key[1:], f.holders), done)
+	d.find(facts.WrongHolders, "", fmt.Sprintf("%d jobs are said to hold group %.200q, there are %d", g.Holders, key[1:], f.holders), done)
 	return false, nil
 }
 
 // judge returns what is wrong with the lines of a group, or "".
 func (f *groupFacts) judge(key string) string {
-	g, ok := parseGroup(f.value)
+	g, ok := facts.ParseGroup(f.value)
 	switch {
 	case f.value == "":
-		g = group{states: "..."}
+		g = facts.Group{States: "..."}
 	case !ok:
 		return fmt.Sprintf("group %.200q has the state %.40q, which can't be read", key[1:], f.value)
-	case g == group{states: "..."}:
+	case g == facts.Group{States: "..."}:
 		return fmt.Sprintf("group %.200q is kept for nothing", key[1:])
 	}
-	for i, state := range g.states {
+	for i, state := range g.States {
 		turn := f.turns[i] != ""
 		what := ""
 		switch {
@@ -307,9 +308,9 @@ func (f *groupFacts) judge(key string) string {
 			what = "has a turn, and should have none"
 		case state == 'w' && f.until[i] == "":
 			what = "waits for its rate, and nobody knows until when"
-		case state == 'b' && g.holders == 0 && !f.paused:
+		case state == 'b' && g.Holders == 0 && !f.paused:
 			what = "waits for jobs that hold its group, and none does"
-		case turn && int64(parseScore(f.turns[i]))>>50 != int64(i):
+		case turn && int64(facts.ParseScore(f.turns[i]))>>50 != int64(i):
 			what = "has a turn among those of another priority"
 		default:
 			continue

@@ -1,18 +1,19 @@
-package store
+package check
 
 import (
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // countFlows compares what is counted of flows with the links of jobs.
 func (c *checker) countFlows() {
-	flows := make(map[string]*Flow)
-	for name, text := range c.flows {
-		f, ok := parseFlow(name, text)
+	flows := make(map[string]*facts.Flow)
+	for name, text := range c.Flows {
+		f, ok := facts.ParseFlow(name, text)
 		if !ok {
 			c.wrong("flow %.64q is %.300q, which can't be read", name, text)
 			continue
@@ -21,19 +22,19 @@ func (c *checker) countFlows() {
 	}
 	c.awaiting(flows)
 	open, waiters := make(map[string]int64), make(map[string]int64)
-	for _, id := range slices.Sorted(maps.Keys(c.snapshot.jobs)) {
+	for _, id := range slices.Sorted(maps.Keys(c.Snapshot.Jobs)) {
 		f := c.of(id)
-		links := wire.LinksOf([]byte(c.snapshot.jobs[id]))
-		live := len(f.places) == 0 || !slices.ContainsFunc(f.places, place.ended)
+		links := wire.LinksOf([]byte(c.Snapshot.Jobs[id]))
+		live := len(f.Places) == 0 || !slices.ContainsFunc(f.Places, facts.Place.Ended)
 		for link := range strings.FieldsSeq(links) {
 			name, mark, _ := strings.Cut(link[1:], "{")
 			flow := flows[name]
 			if flow == nil || flow.Mark != mark {
 				continue
 			}
-			for _, p := range f.places {
-				if p.kind == "running" && p.links() != links {
-					c.wrong("job %.200q with the links %.600q runs with %.600q", id, links, p.links())
+			for _, p := range f.Places {
+				if p.Kind == "running" && p.Links() != links {
+					c.wrong("job %.200q with the links %.600q runs with %.600q", id, links, p.Links())
 				}
 			}
 			switch role := link[0]; {
@@ -57,13 +58,8 @@ func (c *checker) countFlows() {
 	}
 }
 
-// ended reports whether the place is of a job that has ended.
-func (p place) ended() bool {
-	return p.kind == string(Dead) || p.kind == string(Cancelled) || p.kind == string(Completed)
-}
-
 // flow compares one flow with how many jobs have live links to it.
-func (c *checker) flow(f *Flow, open, waiters int64) {
+func (c *checker) flow(f *facts.Flow, open, waiters int64) {
 	name := f.Name
 	if f.Open != open || f.Waiters != waiters {
 		c.wrong("flow %.64q has %d open members and %d jobs that wait, %d and %d are counted", name, open, waiters, f.Open, f.Waiters)
@@ -87,15 +83,15 @@ func (c *checker) flow(f *Flow, open, waiters int64) {
 }
 
 // awaiting compares the places of jobs that wait with their records and flows.
-func (c *checker) awaiting(flows map[string]*Flow) {
-	for _, member := range c.snapshot.awaiting {
+func (c *checker) awaiting(flows map[string]*facts.Flow) {
+	for _, member := range c.Snapshot.Awaiting {
 		name, id, _ := strings.Cut(member, "{")
 		if len(name) < 2 || id == "" {
 			c.wrong("%.300q waits for a flow, and names no job", member)
 			continue
 		}
 		role, name := name[0], name[1:]
-		f, record := flows[name], c.snapshot.jobs[id]
+		f, record := flows[name], c.Snapshot.Jobs[id]
 		_, noted := c.flownotes[name+"{"]
 		if role == 'c' {
 			if f == nil || !noted && !f.Failed && !f.Cancelled {
@@ -103,27 +99,16 @@ func (c *checker) awaiting(flows map[string]*Flow) {
 			}
 			continue
 		}
-		c.enter(id, place{kind: "awaiting", waits: string(role) + name + "{"})
+		c.enter(id, facts.Place{Kind: "awaiting", Waits: string(role) + name + "{"})
 		if f == nil {
 			c.wrong("job %.200q waits for flow %.64q, which isn't there", id, name)
 			continue
 		}
-		if link := string(role) + f.text(); !slices.Contains(strings.Fields(wire.LinksOf([]byte(record))), link) {
+		if link := string(role) + f.Text(); !slices.Contains(strings.Fields(wire.LinksOf([]byte(record))), link) {
 			c.wrong("job %.200q waits by %.70q, its record has %.600q", id, link, wire.LinksOf([]byte(record)))
 		}
-		if f.verdict(role) && !noted {
+		if f.Verdict(role) && !noted {
 			c.wrong("job %.200q waits by %c for flow %.64q, which is %+v", id, role, name, *f)
 		}
 	}
-}
-
-// verdict reports whether a job that waits for the flow waits no more, as verdict_of of the scripts has it.
-func (f *Flow) verdict(role byte) bool {
-	switch role {
-	case AwaitsSuccess:
-		return f.Failed || f.Cancelled || f.Over
-	case AwaitsEnd:
-		return f.Over
-	}
-	return f.Failed || f.Over
 }

@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -20,7 +21,7 @@ import (
 func (d *doctor) flows(ctx context.Context) error {
 	before := make(map[string]string)
 	err := d.scan(ctx, func(cursor uint64) (uint64, error) {
-		page, next, err := d.q.rdb.HScan(ctx, d.q.keys.Flows, cursor, "", maxScanned).Result()
+		page, next, err := d.q.Client.HScan(ctx, d.q.Keys.Flows, cursor, "", facts.MaxScanned).Result()
 		for i := 0; i+1 < len(page); i += 2 {
 			before[page[i]] = page[i+1]
 		}
@@ -49,8 +50,8 @@ func countOf(hashes []uint64) int64 {
 // countLinks goes through all records, and compares.
 func (d *doctor) countLinks(ctx context.Context, before map[string]string) error {
 	tallies := make(map[string]*tally) // by the reference of the flow
-	err := d.eachRecord(ctx, func(string, string) {}, func(_ *examination, f *facts) {
-		for link := range strings.FieldsSeq(f.links) {
+	err := d.eachRecord(ctx, func(string, string) {}, func(_ *facts.Examination, f *facts.Job) {
+		for link := range strings.FieldsSeq(f.Links) {
 			t := tallies[link[1:]]
 			if t == nil {
 				t = &tally{}
@@ -58,9 +59,9 @@ func (d *doctor) countLinks(ctx context.Context, before map[string]string) error
 			}
 			switch role := link[0]; {
 			case role == wire.LinkMember:
-				t.open = append(t.open, d.hash(f.id))
-			case role != 'R' && role != wire.LinkOver && !slices.ContainsFunc(f.places, place.ended):
-				t.waiters = append(t.waiters, d.hash(f.id))
+				t.open = append(t.open, d.hash(f.ID))
+			case role != 'R' && role != wire.LinkOver && !slices.ContainsFunc(f.Places, facts.Place.Ended):
+				t.waiters = append(t.waiters, d.hash(f.ID))
 			}
 		}
 	})
@@ -68,12 +69,12 @@ func (d *doctor) countLinks(ctx context.Context, before map[string]string) error
 		return err
 	}
 	for name, text := range before {
-		f, ok := parseFlow(name, text)
+		f, ok := facts.ParseFlow(name, text)
 		if !ok {
-			d.find(WrongFlow, "", fmt.Sprintf("batch %.64q is %.300q, which can't be read; HDEL %s of that name removes it, and its jobs are of no batch then", name, text, d.q.keys.Flows), false)
+			d.find(facts.WrongFlow, "", fmt.Sprintf("batch %.64q is %.300q, which can't be read; HDEL %s of that name removes it, and its jobs are of no batch then", name, text, d.q.Keys.Flows), false)
 			continue
 		}
-		t := tallies[f.text()]
+		t := tallies[f.Text()]
 		if t == nil {
 			t = &tally{}
 		}
@@ -86,19 +87,19 @@ func (d *doctor) countLinks(ctx context.Context, before map[string]string) error
 
 // atOnce reads what is of one moment, in a transaction. A Redis that is out of memory refuses these, also of reads. Then the reads follow each other, and a call of others may come between them.
 func (d *doctor) atOnce(ctx context.Context, read func(redis.Pipeliner) error) ([]redis.Cmder, error) {
-	cmds, err := d.q.rdb.TxPipelined(ctx, read)
+	cmds, err := d.q.Client.TxPipelined(ctx, read)
 	if redis.IsOOMError(err) || redis.IsExecAbortError(err) {
-		return d.q.rdb.Pipelined(ctx, read)
+		return d.q.Client.Pipelined(ctx, read)
 	}
 	return cmds, err
 }
 
 // compareFlow looks at a flow again, and reports what is wrong with it.
-func (d *doctor) compareFlow(ctx context.Context, f *Flow, text string, open, waiters int64) error {
+func (d *doctor) compareFlow(ctx context.Context, f *facts.Flow, text string, open, waiters int64) error {
 	var now, passes *redis.StringCmd
 	var timed *redis.FloatCmd
 	_, err := d.atOnce(ctx, func(p redis.Pipeliner) error {
-		now, passes, timed = p.HGet(ctx, d.q.keys.Flows, f.Name), p.HGet(ctx, d.q.keys.FlowNotes, f.Name+"{x"), p.ZScore(ctx, d.q.keys.FlowTimes, f.Name)
+		now, passes, timed = p.HGet(ctx, d.q.Keys.Flows, f.Name), p.HGet(ctx, d.q.Keys.FlowNotes, f.Name+"{x"), p.ZScore(ctx, d.q.Keys.FlowTimes, f.Name)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -123,9 +124,9 @@ func (d *doctor) compareFlow(ctx context.Context, f *Flow, text string, open, wa
 	if len(wrong) == 0 {
 		return nil
 	}
-	done, err := d.mend(ctx, nil, step{"flow", f.Name, strconv.FormatInt(open, 10) + " " + strconv.FormatInt(waiters, 10) + " " + text})
+	done, err := d.mend(ctx, nil, facts.Step{Verb: "flow", A: f.Name, B: strconv.FormatInt(open, 10) + " " + strconv.FormatInt(waiters, 10) + " " + text})
 	if err == nil {
-		d.find(WrongFlow, "", fmt.Sprintf("batch %.64q: %s", f.Name, strings.Join(wrong, "; ")), done)
+		d.find(facts.WrongFlow, "", fmt.Sprintf("batch %.64q: %s", f.Name, strings.Join(wrong, "; ")), done)
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (d *doctor) compareFlow(ctx context.Context, f *Flow, text string, open, wa
 // awaiting goes through the jobs that wait for flows.
 func (d *doctor) awaiting(ctx context.Context) error {
 	return d.scan(ctx, func(cursor uint64) (uint64, error) {
-		members, next, err := d.q.rdb.ZScan(ctx, d.q.keys.Awaiting, cursor, "", maxScanned).Result()
+		members, next, err := d.q.Client.ZScan(ctx, d.q.Keys.Awaiting, cursor, "", facts.MaxScanned).Result()
 		for i := 0; i < len(members) && err == nil; i += 2 {
 			err = d.waiter(ctx, members[i])
 		}
@@ -152,41 +153,44 @@ func (d *doctor) waiter(ctx context.Context, member string) error {
 	var there *redis.FloatCmd
 	var noted *redis.BoolCmd
 	_, err := d.atOnce(ctx, func(p redis.Pipeliner) error {
-		text, record = p.HGet(ctx, d.q.keys.Flows, name), p.HGet(ctx, d.q.keys.Jobs, id)
-		there, noted = p.ZScore(ctx, d.q.keys.Awaiting, member), p.HExists(ctx, d.q.keys.FlowNotes, name+"{")
+		text, record = p.HGet(ctx, d.q.Keys.Flows, name), p.HGet(ctx, d.q.Keys.Jobs, id)
+		there, noted = p.ZScore(ctx, d.q.Keys.Awaiting, member), p.HExists(ctx, d.q.Keys.FlowNotes, name+"{")
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) || there.Err() != nil {
-		return ignoreNil(err)
+	if errors.Is(err, redis.Nil) {
+		err = nil
 	}
-	f, ok := parseFlow(name, text.Val())
+	if err != nil || there.Err() != nil {
+		return err
+	}
+	f, ok := facts.ParseFlow(name, text.Val())
 	if role == 'c' {
 		if !ok {
 			return d.strayWaiter(ctx, id, member)
 		}
 		return nil
 	}
-	if link := string(role) + f.text(); ok && !slices.Contains(strings.Fields(wire.LinksOf([]byte(record.Val()))), link) || record.Err() != nil {
+	if link := string(role) + f.Text(); ok && !slices.Contains(strings.Fields(wire.LinksOf([]byte(record.Val()))), link) || record.Err() != nil {
 		return d.strayWaiter(ctx, id, member)
 	}
 	switch {
 	case !ok:
-		d.find(StuckWaiter, id, fmt.Sprintf("job %.200q waits for batch %.64q, which isn't there", id, name), false)
-	case f.verdict(role) && !noted.Val():
-		done, err := d.mend(ctx, nil, step{"page", name, ""})
+		d.find(facts.StuckWaiter, id, fmt.Sprintf("job %.200q waits for batch %.64q, which isn't there", id, name), false)
+	case f.Verdict(role) && !noted.Val():
+		done, err := d.mend(ctx, nil, facts.Step{Verb: "page", A: name, B: ""})
 		if err != nil {
 			return err
 		}
-		d.find(StuckWaiter, id, fmt.Sprintf("job %.200q waits for batch %.64q, which has what it waits for", id, name), done)
+		d.find(facts.StuckWaiter, id, fmt.Sprintf("job %.200q waits for batch %.64q, which has what it waits for", id, name), done)
 	}
 	return nil
 }
 
 // strayWaiter is about a member of the set of jobs that wait which is no place of a job.
 func (d *doctor) strayWaiter(ctx context.Context, id, member string) error {
-	done, err := d.mend(ctx, nil, step{"unwait", member, ""})
+	done, err := d.mend(ctx, nil, facts.Step{Verb: "unwait", A: member, B: ""})
 	if err == nil {
-		d.find(BadMember, id, fmt.Sprintf("%.300q waits for a batch, and is no place of a job", member), done)
+		d.find(facts.BadMember, id, fmt.Sprintf("%.300q waits for a batch, and is no place of a job", member), done)
 	}
 	return err
 }

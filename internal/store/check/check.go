@@ -1,4 +1,5 @@
-package store
+// Package check looks for what is wrong with a queue, in one transaction. It is for tests.
+package check
 
 import (
 	"context"
@@ -9,13 +10,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 // maxViolations bounds the violations in Check's error.
 const maxViolations = 20
 
-// Check reports what is wrong with the queue, as an error with a line for each violation:
+// Queue reports what is wrong with the queue, as an error with a line for each violation:
 //
 //   - each ID is in exactly one state: in one ready list, due, in flight in one session, dead,
 //     cancelled or completed; it has a record, and each record has a state
@@ -33,17 +36,17 @@ const maxViolations = 20
 //
 // It sees one moment, so it may run while the queue is in use. But it reads the whole queue in
 // one transaction, which nothing else can interrupt, and looks through the names of all keys
-// of the database: it is made for tests and for queues of up to some 100,000 jobs. Doctor has the
+// of the database: it is made for tests and for queues of up to some 100,000 jobs. The doctor has the
 // same rules, and is for queues of any size.
-func (q *Queue) Check(ctx context.Context) error {
-	s, err := q.snapshot(ctx)
+func Queue(ctx context.Context, q *facts.Queue) error {
+	s, err := Read(ctx, q)
 	if err != nil {
 		return err
 	}
-	c := &checker{snapshot: s, jobs: make(map[string]*facts, len(s.jobs))}
+	c := &checker{Snapshot: s, jobs: make(map[string]*facts.Job, len(s.Jobs))}
 	c.waiting()
 	c.running()
-	for _, state := range terminalStates {
+	for _, state := range facts.EndedStates {
 		c.terminal(state)
 	}
 	c.lines()
@@ -52,7 +55,7 @@ func (q *Queue) Check(ctx context.Context) error {
 	c.each()
 	registered := func(session string) bool { return c.registered[session] }
 	for _, address := range s.idle {
-		if q.strayAddress(address, registered) {
+		if q.StrayAddress(address, registered) {
 			c.wrong("address %.500q waits for a wake-up and is of no session", address)
 		}
 	}
@@ -63,16 +66,38 @@ func (q *Queue) Check(ctx context.Context) error {
 		c.violations = append(c.violations[:maxViolations], fmt.Errorf("and %d more", more))
 	}
 	if len(c.violations) > 0 {
-		return fmt.Errorf("store: queue %q is inconsistent:\n%w", q.name, errors.Join(c.violations...))
+		return fmt.Errorf("store: queue %q is inconsistent:\n%w", q.Name, errors.Join(c.violations...))
 	}
 	return nil
 }
 
+// States returns where each job is, in words.
+func States(ctx context.Context, q *facts.Queue) (map[string]string, error) {
+	s, err := Read(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{Snapshot: s, jobs: make(map[string]*facts.Job)}
+	c.waiting()
+	c.lines()
+	c.running()
+	for _, state := range facts.EndedStates {
+		c.terminal(state)
+	}
+	states := make(map[string]string)
+	for id, f := range c.jobs {
+		for _, p := range f.Places {
+			states[id] = p.String()
+		}
+	}
+	return states, nil
+}
+
 // A checker collects violations.
 type checker struct {
-	*snapshot
-	jobs       map[string]*facts // by ID
-	registered map[string]bool   // sessions
+	*Snapshot
+	jobs       map[string]*facts.Job // by ID
+	registered map[string]bool       // sessions
 	violations []error
 }
 
@@ -81,73 +106,73 @@ func (c *checker) wrong(format string, args ...any) {
 }
 
 // of returns the facts about a job.
-func (c *checker) of(id string) *facts {
+func (c *checker) of(id string) *facts.Job {
 	f := c.jobs[id]
 	if f == nil {
-		record, there := c.snapshot.jobs[id]
+		record, there := c.Snapshot.Jobs[id]
 		mark, marked := c.cancels[id]
-		f = &facts{id: id, there: there, head: record, size: int64(len(record)), marked: marked, mark: mark, searched: true, expiry: expiryOf(record)}
+		f = &facts.Job{ID: id, There: there, Head: record, Size: int64(len(record)), Marked: marked, Mark: mark, Searched: true, Expiry: facts.ExpiryOf(record)}
 		c.jobs[id] = f
 	}
 	return f
 }
 
 // enter notes a place of a job.
-func (c *checker) enter(id string, p place) {
+func (c *checker) enter(id string, p facts.Place) {
 	f := c.of(id)
-	f.places = append(f.places, p)
+	f.Places = append(f.Places, p)
 }
 
 func (c *checker) waiting() {
-	for _, class := range slices.Sorted(maps.Keys(c.ready)) {
-		for _, id := range c.ready[class] {
-			c.enter(id, place{kind: "ready", class: class})
+	for _, class := range slices.Sorted(maps.Keys(c.Ready)) {
+		for _, id := range c.Ready[class] {
+			c.enter(id, facts.Place{Kind: "ready", Class: class})
 		}
 	}
-	for _, z := range c.due {
+	for _, z := range c.Due {
 		member := z.Member.(string)
 		if member == "" {
 			c.wrong("an empty member is due")
 			continue
 		}
-		c.enter(member[1:], place{kind: "due", class: member[:1], us: int64(z.Score)})
+		c.enter(member[1:], facts.Place{Kind: "due", Class: member[:1], Micros: int64(z.Score)})
 	}
 }
 
 func (c *checker) running() {
-	if unreadableFence(c.fence) {
-		c.wrong("the fence is %.40q, not a token", c.fence)
+	if facts.UnreadableFence(c.Fence) {
+		c.wrong("the fence is %.40q, not a token", c.Fence)
 	}
 	c.registered = make(map[string]bool)
-	for _, z := range c.sessions {
+	for _, z := range c.Sessions {
 		c.registered[z.Member.(string)] = true
 	}
 	for _, session := range slices.Sorted(maps.Keys(c.counted)) {
-		if n := strconv.Itoa(len(c.inflight[session])); c.counted[session] != n {
+		if n := strconv.Itoa(len(c.Inflight[session])); c.counted[session] != n {
 			c.wrong("session %.200q is said to run %s jobs, it runs %s", session, c.counted[session], n)
 		}
 	}
 	granted := make(map[int64]string)
-	for _, session := range slices.Sorted(maps.Keys(c.inflight)) {
-		if _, there := c.counted[session]; !there && c.limits.Running > 0 && len(c.inflight[session]) > 0 {
-			c.wrong("session %.200q runs %d jobs that don't count for the queue's limit", session, len(c.inflight[session]))
+	for _, session := range slices.Sorted(maps.Keys(c.Inflight)) {
+		if _, there := c.counted[session]; !there && c.limited && len(c.Inflight[session]) > 0 {
+			c.wrong("session %.200q runs %d jobs that don't count for the queue's limit", session, len(c.Inflight[session]))
 		}
-		if len(c.inflight[session]) > 0 && !c.registered[session] {
-			c.wrong("session %.200q has %d deliveries and is not registered", session, len(c.inflight[session]))
+		if len(c.Inflight[session]) > 0 && !c.registered[session] {
+			c.wrong("session %.200q has %d deliveries and is not registered", session, len(c.Inflight[session]))
 		}
-		var running []place
-		for id, value := range c.inflight[session] {
-			p := place{kind: "running", session: session, value: value, registered: c.registered[session]}
+		var running []facts.Place
+		for id, value := range c.Inflight[session] {
+			p := facts.Place{Kind: "running", Session: session, Value: value, Registered: c.registered[session]}
 			c.enter(id, p)
 			running = append(running, p)
-			if _, token, ok := p.token(); ok {
+			if _, token, ok := p.Token(); ok {
 				if other, twice := granted[token]; twice {
 					c.wrong("jobs %.200q and %.200q have the same token %d", id, other, token)
 				}
 				granted[token] = id
 			}
 		}
-		if suspects, alone, wrong := crowded(running); wrong {
+		if suspects, alone, wrong := facts.Crowded(running); wrong {
 			c.wrong("session %.200q has %d suspects, and %d of them run alone", session, suspects, alone)
 		}
 	}
@@ -156,15 +181,15 @@ func (c *checker) running() {
 // lines compares the lines of groups, their turns, and how many jobs hold each group.
 func (c *checker) lines() {
 	waits := make(map[string]int) // by class and key
-	for _, member := range c.lined {
-		class, key, id, ok := parseLine(member)
+	for _, member := range c.Lined {
+		class, key, id, ok := facts.ParseLine(member)
 		if !ok {
 			c.wrong("member %.500q of the lines names no job", member)
 			continue
 		}
-		c.enter(id, place{kind: "lined", class: class})
-		if record := c.snapshot.jobs[id]; record != "" && lineOf(record, id) != member {
-			c.wrong("job %.200q waits in a line as %.500q, its record says %.500q", id, member, lineOf(record, id))
+		c.enter(id, facts.Place{Kind: "lined", Class: class})
+		if record := c.Snapshot.Jobs[id]; record != "" && facts.LineOf(record, id) != member {
+			c.wrong("job %.200q waits in a line as %.500q, its record says %.500q", id, member, facts.LineOf(record, id))
 		}
 		waits[class+key]++
 	}
@@ -182,15 +207,15 @@ func (c *checker) lines() {
 	}
 	holders := make(map[string]int)
 	for id, f := range c.jobs {
-		key := groupOf(f.head)
-		for _, p := range f.places {
-			if p.kind == "running" && p.group() != key {
-				c.wrong("job %.200q of group %.201q runs as one of %.201q", id, key, p.group())
+		key := facts.GroupOf(f.Head)
+		for _, p := range f.Places {
+			if p.Kind == "running" && p.Group() != key {
+				c.wrong("job %.200q of group %.201q runs as one of %.201q", id, key, p.Group())
 			}
-			if key != "" && (p.kind == "running" || p.kind == "ready" || p.kind == "due" && !p.later()) {
+			if key != "" && (p.Kind == "running" || p.Kind == "ready" || p.Kind == "due" && !p.Later()) {
 				holders[key]++
 			}
-			if key == "" && p.later() {
+			if key == "" && p.Later() {
 				c.wrong("job %.200q is of no group, and is due for a line", id)
 			}
 		}
@@ -216,29 +241,29 @@ func (c *checker) lines() {
 // group compares what is kept of a group with its lines.
 func (c *checker) group(key string, holders int, waits map[string]int, turns, parked map[string]bool) {
 	value, there := c.groups[key]
-	g, ok := parseGroup(value)
+	g, ok := facts.ParseGroup(value)
 	if !there {
-		g, ok = group{states: "..."}, true
+		g, ok = facts.Group{States: "..."}, true
 	}
 	switch {
 	case !ok:
 		c.wrong("group %.201q has the state %.40q", key, value)
 		return
-	case there && g == group{states: "..."}:
+	case there && g == facts.Group{States: "..."}:
 		c.wrong("group %.201q is kept for nothing", key)
 	}
-	if g.holders != holders {
-		c.wrong("group %.201q is said to be held by %d jobs, it is held by %d", key, g.holders, holders)
+	if g.Holders != holders {
+		c.wrong("group %.201q is said to be held by %d jobs, it is held by %d", key, g.Holders, holders)
 	}
 	if key[0] == 's' && holders > 1 {
 		c.wrong("serial group %.201q is held by %d jobs", key, holders)
 	}
-	for i, state := range g.states {
+	for i, state := range g.States {
 		line := strconv.Itoa(i) + key
 		if waits[line] > 0 == (state == '.') || turns[line] != (state == 't') {
 			c.wrong("line %.202q has state %c, %d jobs, and a turn: %v", line, state, waits[line], turns[line])
 		}
-		if state == 'b' && g.holders == 0 && !c.paused[key] {
+		if state == 'b' && g.Holders == 0 && !c.paused[key] {
 			c.wrong("line %.202q waits for nobody", line)
 		}
 		if state == 'w' && !parked[line] {
@@ -252,23 +277,23 @@ func (c *checker) unique() {
 	ends := make(map[string]int64)
 	for _, z := range c.windows {
 		ends[z.Member.(string)] = int64(z.Score)
-		till, _, _ := strings.Cut(c.snapshot.unique[z.Member.(string)], " ")
+		till, _, _ := strings.Cut(c.Snapshot.unique[z.Member.(string)], " ")
 		if int64(z.Score) > c.now && till != strconv.FormatInt(int64(z.Score), 10) {
 			c.wrong("the window of unique key %.402q ends at %d, and the key has %.40q", z.Member, int64(z.Score), till)
 		}
 	}
-	for id, record := range c.snapshot.jobs {
+	for id, record := range c.Snapshot.Jobs {
 		if u := wire.UniqueOf([]byte(record)); u.Scope == wire.UntilEnded || u.Scope == wire.UntilStarted || u.Scope == wire.Throttled {
 			f := c.of(id)
-			f.scope, f.key, f.holder = string(u.Scope), u.Key, c.snapshot.unique[u.Key]
-			for _, p := range f.places {
-				if own := p.uniqueKey(); p.kind == "running" && (own != "") != (u.Scope == wire.UntilEnded) || own != "" && own != u.Key {
+			f.Scope, f.Key, f.Holder = string(u.Scope), u.Key, c.Snapshot.unique[u.Key]
+			for _, p := range f.Places {
+				if own := p.UniqueKey(); p.Kind == "running" && (own != "") != (u.Scope == wire.UntilEnded) || own != "" && own != u.Key {
 					c.wrong("job %.200q with the unique key %.402q runs with %.402q", id, u.Key, own)
 				}
 			}
 		}
 	}
-	for key, value := range c.snapshot.unique {
+	for key, value := range c.Snapshot.unique {
 		scope, id, _ := strings.Cut(value, " ")
 		if till, err := strconv.ParseInt(scope, 10, 64); err == nil {
 			if ends[key] != till {
@@ -277,44 +302,44 @@ func (c *checker) unique() {
 			continue
 		}
 		f := c.of(id)
-		waits := len(f.places) > 0 && (f.places[0].kind == "ready" || f.places[0].kind == "due" || f.places[0].kind == "lined" || f.places[0].kind == "running" && scope == string(wire.UntilEnded))
-		if !f.there || f.key != key || f.scope != scope || !waits {
-			c.wrong("unique key %.402q has %.220q, and that job may not have it: %v", key, value, f.places)
+		waits := len(f.Places) > 0 && (f.Places[0].Kind == "ready" || f.Places[0].Kind == "due" || f.Places[0].Kind == "lined" || f.Places[0].Kind == "running" && scope == string(wire.UntilEnded))
+		if !f.There || f.Key != key || f.Scope != scope || !waits {
+			c.wrong("unique key %.402q has %.220q, and that job may not have it: %v", key, value, f.Places)
 		}
 	}
 }
 
-func (c *checker) terminal(state terminalState) {
+func (c *checker) terminal(state signalbox.State) {
 	var bytes int64
-	for _, z := range c.ended[state.outcome] {
+	for _, z := range c.Ended[state] {
 		id := z.Member.(string)
-		c.enter(id, place{kind: string(state.outcome)})
-		bytes += int64(len(c.snapshot.jobs[id]))
+		c.enter(id, facts.Place{Kind: string(state)})
+		bytes += int64(len(c.Snapshot.Jobs[id]))
 	}
-	counted, _ := strconv.ParseInt(c.stats[state.bytes], 10, 64)
+	counted, _ := strconv.ParseInt(c.stats[facts.EndedBytes(state)], 10, 64)
 	if counted != bytes {
-		c.wrong("%d bytes of %s jobs are counted, there are %d", counted, state.outcome, bytes)
+		c.wrong("%d bytes of %s jobs are counted, there are %d", counted, state, bytes)
 	}
 }
 
 // each judges each job.
 func (c *checker) each() {
-	for id := range c.snapshot.jobs {
+	for id := range c.Snapshot.Jobs {
 		c.of(id)
 	}
 	for _, id := range c.spans {
-		c.of(id).noted = true
+		c.of(id).Noted = true
 	}
 	for id := range c.cancels {
 		c.of(id)
 	}
 	for _, z := range c.expires {
-		c.of(z.Member.(string)).expires = int64(z.Score)
+		c.of(z.Member.(string)).Expires = int64(z.Score)
 	}
-	a := around{now: c.now, fence: c.fence, largest: c.stats["largest"]}
+	a := facts.Around{Now: c.now, Fence: c.Fence, Largest: c.stats["largest"]}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-		for _, v := range c.jobs[id].judge(a) {
-			c.violations = append(c.violations, errors.New(v.text))
+		for _, v := range c.jobs[id].Judge(a) {
+			c.violations = append(c.violations, errors.New(v.Text))
 		}
 	}
 }

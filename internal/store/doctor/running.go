@@ -1,9 +1,10 @@
-package store
+package doctor
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -12,11 +13,11 @@ import (
 func (d *doctor) counts(ctx context.Context) error {
 	var wrong []string
 	err := d.with(ctx, func(sessions []string) (again bool, err error) {
-		keys := scripts.Running.Keys(&d.q.keys)
+		keys := scripts.Running.Keys(&d.q.Keys)
 		for _, session := range sessions {
-			keys = append(keys, d.q.keys.Inflight(session))
+			keys = append(keys, d.q.Keys.Inflight(session))
 		}
-		r, err := scripts.Running.Run(ctx, d.q.rdb, keys, scripts.Running.Args(0, scripts.Arg("inflight", d.q.keys.Inflight(""))))
+		r, err := scripts.Running.Run(ctx, d.q.Client, keys, scripts.Running.Args(0, scripts.Arg("inflight", d.q.Keys.Inflight(""))))
 		if err != nil {
 			return false, err
 		}
@@ -33,11 +34,11 @@ func (d *doctor) counts(ctx context.Context) error {
 }
 
 func (d *doctor) miscounted(ctx context.Context, session, has, right string) error {
-	done, err := d.mend(ctx, nil, step{verb: "count", a: session})
+	done, err := d.mend(ctx, nil, facts.Step{Verb: "count", A: session})
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("session %.200q counts as running %.40q jobs for the queue's limit, it should be %q", session, has, right)
-	d.find(WrongRunning, "", text, done)
+	d.find(facts.WrongRunning, "", text, done)
 	return nil
 }

@@ -1,0 +1,98 @@
+// Package facts reads what a queue has in Redis, as it was at one moment: the places of jobs, groups, batches. It has the rules of what must be true of
+// these, which the doctor and the check of tests have in common.
+package facts
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/layout"
+)
+
+// A Queue is where a queue is: its name, its keys, and a client of their server.
+type Queue struct {
+	Client redis.UniversalClient
+	Name   string
+	Keys   layout.Keys
+	// Readable reports whether a field of the settings has a value that can be read, or is none that is known.
+	Readable func(field, value string) bool
+}
+
+// KindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".
+func (q *Queue) KindOf(key string) (kind, session string) {
+	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.Keys.Prefix), ":")
+	switch {
+	case kind == "inflight" && id != "":
+		return kind, id
+	case q.Keys.Fixed()[key]:
+		return "fixed", ""
+	case kind == "lane" && id != "", kind == "stuck" && id != "", kind == "progress" && id != "", kind == "outbox" && id != "":
+		return kind, ""
+	}
+	return "", ""
+}
+
+// StrayAddress reports whether an address that waits for wake-ups is of none of the sessions.
+func (q *Queue) StrayAddress(address string, registered func(session string) bool) bool {
+	if len(address) < 2 {
+		return true
+	}
+	session, ok := strings.CutPrefix(address[1:], q.Keys.Channel(""))
+	return !ok || !registered(session)
+}
+
+// Pattern is what the names of the queue's keys match.
+func (q *Queue) Pattern() string { return Escaped(q.Keys.Prefix) + "*" }
+
+// Escaped returns the pattern that fits a text alone.
+func Escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
+// AllKeys returns the names of all keys of the queue.
+func (q *Queue) AllKeys(ctx context.Context) ([]string, error) { return q.KeysLike(ctx, q.Pattern()) }
+
+// KeysLike returns the names of all keys that fit a pattern. In a Cluster it asks each master, so that
+// it doesn't matter which of them has the queue's slot.
+func (q *Queue) KeysLike(ctx context.Context, pattern string) ([]string, error) {
+	var mu sync.Mutex
+	found := make(map[string]bool) // SCAN may name a key twice
+	scan := func(ctx context.Context, c redis.Cmdable) error {
+		it := c.Scan(ctx, 0, pattern, 1000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			found[it.Val()] = true
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	var err error
+	if cluster, ok := q.Client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(ctx, q.Client)
+	}
+	keys := make([]string, 0, len(found))
+	for key := range found {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys, err
+}
+
+// ReadyClasses are the classes of the ready lists, in the order in which Jobs reads them.
+var ReadyClasses = []string{"0", "1", "2", "s"}
+
+// ParseScore reads the score of a sorted set, which Redis has checked. It is 0 for anything else.
+func ParseScore(text string) float64 {
+	score, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0
+	}
+	return score
+}
