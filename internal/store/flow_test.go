@@ -3,10 +3,12 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/doctor"
@@ -329,6 +331,56 @@ func TestFlowCancelled(t *testing.T) {
 		r.settled(done...)
 	}
 	same(t, "the flow", b.flow(), "900 0 0 0 900 0 1 dx")
+}
+
+// A batch that is over is remembered for a day. While a job that waited for it can be run again that is 30 days: not once it was cancelled.
+func TestFlowIsForgotten(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name  string
+		ends  func(b *batch)
+		flow  string
+		after time.Duration
+	}{
+		{"completed", func(b *batch) { b.settled(settlement(b.claim(1)[0], Completed)) }, "1 0 1 0 0 1 0 d", day},
+		{"failed", func(b *batch) { b.settled(settlement(b.claim(1)[0], Dead)) }, "1 0 0 1 0 0 1 nd", 30 * day},
+		{"cancelled", func(b *batch) {
+			_, err := b.CancelFlow(bg, b.ref)
+			b.must(err)
+			for more := true; more; {
+				more, _, _, err = b.PassFlow(bg, b.ref.Name)
+				b.must(err)
+			}
+		}, "1 0 0 0 1 0 1 dx", day},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newQueue(t, redistest.Start(t).Client())
+			r.open()
+			b := r.newBatch("news", "s")
+			b.add("a")
+			b.seal()
+			c.ends(b)
+			same(t, "the flow", b.flow(), c.flow)
+			if c.name == "completed" {
+				r.settled(settlement(r.claim(1)[0], Completed))
+			}
+			for _, left := range []time.Duration{time.Minute, -time.Minute} {
+				words := strings.Fields(r.rdb.HGet(bg, r.keys.Flows, "news").Val())
+				since, err := r.Now(bg)
+				r.must(err)
+				words[11] = strconv.FormatInt(since.Add(left-c.after).UnixMicro(), 10)
+				r.must(r.rdb.HSet(bg, r.keys.Flows, "news", strings.Join(words, " ")).Err())
+				for range 2 { // the first forgets those that could be run again
+					r.must(r.rdb.ZAddXX(bg, r.keys.FlowTimes, redis.Z{Member: "news"}).Err())
+					_, err = r.TendFlows(bg, "0")
+					r.must(err)
+				}
+				same(t, fmt.Sprintf("it is there %v before its time", left), b.flow() != "none", left > 0)
+			}
+		})
+	}
 }
 
 // Members that expire, and members that keep nothing, are counted; so is one whose record another program has deleted.
