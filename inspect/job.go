@@ -263,9 +263,9 @@ func braked(b *store.Brakes, whose string) string {
 	switch r := b.Limits.Rate; {
 	case !b.HeldUntil.IsZero():
 		return whose + " is held back until " + clock(b.HeldUntil)
-	case b.Full && b.Limits.Running == 1:
+	case b.AtLimit && b.Limits.Running == 1:
 		return "for " + whose + "'s limit of 1 running job"
-	case b.Full:
+	case b.AtLimit:
 		return fmt.Sprintf("for %s's limit of %d running jobs", whose, b.Limits.Running)
 	case !b.Allowed.IsZero():
 		return fmt.Sprintf("for %s's rate, %d per %v: the next job may start at %s", whose, r.Jobs, r.Per, clock(b.Allowed))

@@ -215,8 +215,8 @@ func (r *Redis) unline(ctx context.Context, p place, member string) {
 	}
 }
 
-// standing notes that the process is in Redis' queue: the call that found the lock held has put it there.
-func (r *Redis) standing(p place) {
+// queued notes that the process is in Redis' queue: the call that found the lock held has put it there.
+func (r *Redis) queued(p place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines[p.lock].channel = r.bell.listening()

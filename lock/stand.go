@@ -39,7 +39,7 @@ func (s *stand) wait(ctx context.Context) (_ refusal, err error) {
 	w := r.join(p.lock, s.seen)
 	defer func() { r.leave(p, w, err == nil) }()
 	if s.told {
-		r.standing(p)
+		r.queued(p)
 	}
 	if r.missed.Load() != s.missed {
 		s.told = false // its place in Redis' queue may be used up

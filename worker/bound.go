@@ -59,9 +59,9 @@ func (b *bound) ended() {
 }
 
 // keep notes the stuck handlers of a queue that keep their room. It returns since when those of all queues keep all of it, or zero.
-func (b *bound) keep(d *dispatch, k keep) (full time.Time) {
+func (b *bound) keep(d *dispatch, k keep) (allKept time.Time) {
 	if b == nil {
-		return full
+		return allKept
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,12 +72,12 @@ func (b *bound) keep(d *dispatch, k keep) (full time.Time) {
 	n := 0
 	for _, k := range b.kept {
 		n += k.handlers
-		full = later(full, k.last)
+		allKept = later(allKept, k.last)
 	}
 	if n < b.most {
 		return time.Time{}
 	}
-	return full
+	return allKept
 }
 
 // put gives room back. The caller calls serve when it has unlocked its queue.

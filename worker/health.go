@@ -157,7 +157,7 @@ func (g *guard) report(add adder, now time.Time, gone bool) {
 	}
 	severity := health.Degraded
 	// Handlers may wait for Redis, which no restart brings back.
-	if !st.full.IsZero() && g.served(gone) && now.Sub(st.full)-st.idle >= brokenAfter {
+	if !st.allKept.IsZero() && g.served(gone) && now.Sub(st.allKept)-st.idle >= brokenAfter {
 		severity = health.Broken
 	}
 	add(health.HandlersStuck, severity, st.since, "%d handlers go on though their contexts have ended; %d of %d slots are free", st.handlers, g.q.slots.free(), g.q.slots.size)

@@ -35,10 +35,10 @@ func (w *Worker) whenStuck(k *kind) StuckPolicy {
 type stuckHandlers struct {
 	handlers int
 	since    time.Time // when the first of their contexts ended
-	full     time.Time // since when they keep all slots, or those of all queues all of the bound's room; zero: they don't
+	allKept  time.Time // since when they keep all slots, or those of all queues all of the bound's room; zero: they don't
 
 	looked time.Time     // when the guard has last looked
-	idle   time.Duration // for how long since full they may have waited for Redis
+	idle   time.Duration // for how long since allKept they may have waited for Redis
 }
 
 // A late counts deliveries that last longer than their contexts.
@@ -67,7 +67,7 @@ func (l *late) add(d *delivery, lasts time.Duration) {
 // separately, which runs before its handler is called or after the handler has returned.
 func (g *guard) reportStuck() {
 	ended := g.ended()
-	now, full := time.Now(), time.Time{}
+	now, allKept := time.Now(), time.Time{}
 	var handlers, others late
 	var fresh []*delivery
 	kept := 0
@@ -100,8 +100,8 @@ func (g *guard) reportStuck() {
 		handlers.add(d, lasts)
 		if !d.slot.left {
 			kept++
-			if d.over.After(full) {
-				full = d.over
+			if d.over.After(allKept) {
+				allKept = d.over
 			}
 		}
 	}
@@ -110,9 +110,9 @@ func (g *guard) reportStuck() {
 	for _, n := range handlers.kinds {
 		g.stuck.handlers += n
 	}
-	g.stuck.full = g.q.dispatch.bound.keep(g.q.dispatch, keep{kept, full})
+	g.stuck.allKept = g.q.dispatch.bound.keep(g.q.dispatch, keep{kept, allKept})
 	if kept > 0 && kept == len(g.q.slots.all) {
-		g.stuck.full = full
+		g.stuck.allKept = allKept
 	}
 	g.stuck.idle = g.idled(&before, now, away)
 	g.q.mu.Unlock()
@@ -130,10 +130,10 @@ func (g *guard) reportStuck() {
 func (g *guard) idled(before *stuckHandlers, now time.Time, away bool) time.Duration {
 	st := &g.stuck
 	switch {
-	case st.full.IsZero():
+	case st.allKept.IsZero():
 		return 0
-	case !st.full.Equal(before.full):
-		return now.Sub(st.full)
+	case !st.allKept.Equal(before.allKept):
+		return now.Sub(st.allKept)
 	case !g.served(away):
 		return before.idle + now.Sub(before.looked)
 	}

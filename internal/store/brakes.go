@@ -19,7 +19,7 @@ type Brakes struct {
 	Paused    bool             // the group is paused; that the queue is, its settings say
 	HeldUntil time.Time        // until when they are held back; zero if they aren't
 	Limits    signalbox.Limits // those that are in force
-	Full      bool             // as many jobs run as Limits.Running allows
+	AtLimit   bool             // as many jobs run as Limits.Running allows
 	Allowed   time.Time        // when Limits.Rate allows the next start; zero if it allows one now
 }
 
@@ -42,7 +42,7 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 		n, _ := strconv.Atoi(text) // what can't be read counts for none, as it does for the scripts
 		running += n
 	}
-	b.Full = running >= l.Running
+	b.AtLimit = running >= l.Running
 	return b, nil
 }
 
@@ -66,7 +66,7 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 		b.Limits.Running = 0 // one job of it runs at a time, whatever that says
 	}
 	g, _ := facts.ParseGroup(state.Val())
-	b.Full = b.Limits.Running > 0 && g.Holders >= b.Limits.Running
+	b.AtLimit = b.Limits.Running > 0 && g.Holders >= b.Limits.Running
 	return b, nil
 }
 
