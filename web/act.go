@@ -23,12 +23,13 @@ import (
 
 // An Action is something that a user wants to do by a page.
 type Action struct {
-	What  What
-	Queue string // is never empty
-	Job   string // the ID of the job; "" if it is about none
-	Group string // the key of the group; "" if it is about none
-	Entry string // the name of the cron entry; "" if it is about none
-	Batch string // the ID of the batch; "" if it is about none
+	What    What
+	Queue   string // is never empty
+	Job     string // the ID of the job; "" if it is about none
+	Group   string // the key of the group; "" if it is about none
+	Entry   string // the name of the cron entry; "" if it is about none
+	Batch   string // the ID of the batch; "" if it is about none
+	Setting string // "Slots", or the name of the setting as [inspect.Setting] has it; "" if it is about none
 }
 
 // A What says what an [Action] does.
@@ -46,6 +47,8 @@ const (
 	Archive What = "archive" // a job that waits: it is dead
 	Delete  What = "delete"  // a job that isn't running
 	Forget  What = "forget"  // a cron entry that no scheduler has any more
+	Set     What = "set"     // a setting of a queue, or the limits of a group
+	Reset   What = "reset"   // the same, to what the Config of workers says
 )
 
 const (
@@ -61,7 +64,7 @@ var holdTimes = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 
 // A deed is how an action looks to a user.
 type deed struct {
 	what   What
-	on     string // "queue", "group", "entry", "batch" or "job"
+	on     string // "queue", "group", "entry", "batch", "setting" or "job"
 	text   string // of the button
 	says   string // what happens
 	done   string // what has happened
@@ -83,6 +86,10 @@ var deeds = []deed{
 	{what: Resume, on: "entry", text: "Resume", says: "Its next tick enqueues a job again.", done: "is resumed"},
 	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
 	{what: Forget, on: "entry", text: "Forget", says: "Redis forgets its description, its last tick and its pause. Its jobs stay. A scheduler that has the entry and starts again describes it again.", done: "is forgotten", risk: true},
+	{what: Set, on: "setting", text: "Change", says: "It counts within a second or so, until somebody changes it or a worker comes with a new value in its Config.", done: "is set"},
+	{what: Reset, on: "setting", text: "Reset", says: "It is again what the Config of the workers says, in place of what an operator has set. If no worker has said so for three minutes, it is removed.", done: "is reset"},
+	{what: Set, on: "group", text: "Change the limits", says: "So many jobs of the group run at a time and start. Empty: as for all groups. -1: no limit. Jobs that run go on.", done: "has these limits"},
+	{what: Reset, on: "group", text: "Reset the limits", says: "Its limits are again what the Config of the workers says of it. If none does, it has no limits of its own.", done: "has its limits of the Config"},
 	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
 	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
 	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
@@ -104,13 +111,15 @@ func (a *Action) on() (kind, name string) {
 		return "entry", a.Entry
 	case a.Batch != "":
 		return "batch", a.Batch
+	case a.Setting != "":
+		return "setting", a.Setting
 	}
 	return "queue", a.Queue
 }
 
 // link returns the address of the page that asks before the action.
 func (a *Action) link() string {
-	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch)
+	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch, "setting", a.Setting)
 }
 
 // back returns the page that the action is of, and what to call it.
@@ -133,15 +142,15 @@ func (a *Action) back() (to, text string) {
 
 // actionOf returns the action that a form or an address says.
 func actionOf(form url.Values) (Action, error) {
-	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch")}
+	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch"), Setting: form.Get("setting")}
 	names := 0
-	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch} {
+	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch, a.Setting} {
 		if name != "" {
 			names++
 		}
 	}
 	kind, _ := a.on()
-	if a.Queue == "" || names > 1 || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
+	if a.Queue == "" || names > 1 || a.Setting != "" && settingOf(a.Setting) == nil || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
 		return a, mistake("There is no such action.")
 	}
 	return a, nil
@@ -171,9 +180,11 @@ func (v *visit) may(a Action) error {
 
 // A target is what an action is about, as it is now.
 type target struct {
-	deed  deed
-	seen  string // how it is: another if it has moved
-	state string // in words
+	deed   deed
+	name   string  // what to call it
+	fields []field // that the user fills in
+	seen   string  // how it is: another if it has moved
+	state  string  // in words
 }
 
 // target reads what an action is about. The error says so if the action is not for what it is now.
@@ -182,7 +193,8 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 	var fits []What
 	var is []any
 	var state signalbox.State
-	kind, _ := a.on()
+	kind, own := a.on()
+	t.name = own
 	held := func(paused bool, until time.Time) {
 		fits = []What{Pause, Hold}
 		if t.state = "not paused"; paused {
@@ -219,6 +231,29 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 			is = append(is, g.PausedSince.UnixMicro())
 		}
 		held(paused, until)
+		fits = append(fits, Set, Reset)
+		if a.What == Set || a.What == Reset {
+			all, err := v.ins.LimitsOf(ctx, a.Queue)
+			if err != nil {
+				return t, err
+			}
+			t.state, is = "limited so: "+ownLimits(all[a.Group]), []any{all[a.Group]}
+			t.fields = limitFields(all[a.Group])
+		}
+	case "setting":
+		q, err := v.ins.Queue(ctx, a.Queue)
+		if err != nil {
+			return t, err
+		}
+		if !v.scope.sees(q.CopyDead) {
+			q.CopyDead = ""
+		}
+		s := settingOf(a.Setting)
+		t.name, t.state, t.fields = s.text, s.is(&q), s.fields(&q)
+		fits, is = []What{Set}, []any{t.fields}
+		if a.Setting != "Slots" { // no Config says those of other workers
+			fits = append(fits, Reset)
+		}
 	case "entry":
 		e, err := v.ins.Entry(ctx, a.Queue, a.Entry)
 		if errors.Is(err, inspect.ErrNoEntry) {
@@ -261,6 +296,11 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 		return t, &refusal{http.StatusConflict, "That can't be done now", "It is " + t.state + "."}
 	}
 	t.deed = deeds[i]
+	if a.What != Set {
+		t.fields = nil
+	} else if s := settingOf(a.Setting); s != nil {
+		t.deed.says, t.deed.risk = s.says+" "+t.deed.says, s.risk
+	}
 	sum := sha256.Sum256(fmt.Append(nil, is...))
 	t.seen = hex.EncodeToString(sum[:8])
 	return t, nil
@@ -277,6 +317,8 @@ type actPage struct {
 	Why        string // what becomes of a reason; "": none is asked for
 	Most       int    // bytes of it
 	Holds      []tab  // times to choose, with seconds as Count
+	Fields     []field
+	Levers     []lever // what can be done instead
 	Seen, Once string
 	Back       string
 	BackText   string
@@ -302,7 +344,11 @@ func (v *visit) act() (answer, error) {
 		return answer{}, err
 	}
 	p := &actPage{Action: a, Button: t.deed.text, Says: t.deed.says, State: t.state, Risk: t.deed.risk, Why: t.deed.why, Most: mostWhy, Seen: t.seen, Once: newOnce(time.Now())}
-	p.Kind, p.Name = a.on()
+	p.Kind, _ = a.on()
+	p.Name, p.Fields = t.name, t.fields
+	if a.What == Set && a.Setting != "Slots" {
+		p.Levers = v.levers(a, Reset)
+	}
 	if p.Kind == "entry" {
 		p.Kind = "cron entry"
 	}
@@ -319,15 +365,18 @@ func (v *visit) act() (answer, error) {
 func (v *visit) do() (answer, error) {
 	a, err := v.form()
 	var r *refusal
-	var done deed
+	var t target
 	var id string
 	if err == nil {
-		done, id, err = v.perform(a)
+		t, id, err = v.perform(a)
 	}
 	what := []slog.Attr{slog.String("user", v.user()), slog.String("do", string(a.What)), slog.String("queue", a.Queue)}
 	kind, own := a.on()
 	if kind != "queue" {
 		what = append(what, slog.String(kind, own))
+	}
+	for _, f := range t.fields {
+		what = append(what, slog.String(f.Name, clean(v.PostForm.Get(f.Name), 200)))
 	}
 	if why := v.PostForm.Get("why"); why != "" {
 		what = append(what, slog.String("why", clean(why, mostWhy)))
@@ -343,7 +392,7 @@ func (v *visit) do() (answer, error) {
 		return answer{}, err
 	}
 	v.looks.forget()
-	m := message{Arm: "clear", Title: clean(own, 100) + " " + done.done}
+	m := message{Arm: "clear", Title: clean(t.name, 100) + " " + t.deed.done}
 	m.To, m.ToText = a.back()
 	if a.What == Run {
 		m.To, m.ToText = link("job", "queue", a.Queue, "id", id), "the job"
@@ -364,32 +413,46 @@ func (v *visit) form() (Action, error) {
 
 // perform does an action: the user may, the form is sent for the first time, and what it is about has not moved since. The ID is
 // that of the job of a cron entry that was run.
-func (v *visit) perform(a Action) (done deed, id string, err error) {
+func (v *visit) perform(a Action) (t target, id string, err error) {
 	if err := v.may(a); err != nil {
-		return done, "", err
+		return t, "", err
 	}
 	ctx, cancel := context.WithTimeout(v.Context(), lookBound)
 	defer cancel()
-	t, err := v.target(ctx, a)
+	t, err = v.target(ctx, a)
 	if err != nil {
-		return done, "", err
+		return t, "", err
 	}
 	if t.seen != v.PostForm.Get("seen") {
-		return done, "", &refusal{http.StatusConflict, "It has changed since you looked", "It is " + t.state + " now. Nothing was done: look again."}
+		return t, "", &refusal{http.StatusConflict, "It has changed since you looked", "It is " + t.state + " now. Nothing was done: look again."}
 	}
 	hold := time.Duration(0)
 	if a.What == Hold {
 		seconds, _ := strconv.Atoi(v.PostForm.Get("for"))
 		if hold = time.Duration(seconds) * time.Second; !slices.Contains(holdTimes, hold) {
-			return done, "", mistake("There is no such time to hold back.")
+			return t, "", mistake("There is no such time to hold back.")
 		}
 	}
 	why := v.PostForm.Get("why")
 	if len(why) > mostWhy {
-		return done, "", mistake(fmt.Sprintf("The reason has %d bytes: at most %d are allowed.", len(why), mostWhy))
+		return t, "", mistake(fmt.Sprintf("The reason has %d bytes: at most %d are allowed.", len(why), mostWhy))
+	}
+	var set change
+	in := &input{form: v.PostForm, sees: v.scope.sees}
+	switch {
+	case a.What == Set && a.Setting != "":
+		set = settingOf(a.Setting).set(in)
+	case a.What == Set:
+		l := in.limits()
+		set = func(ctx context.Context, ins *inspect.Inspector, queue string) error {
+			return ins.SetLimitsOf(ctx, queue, a.Group, l)
+		}
+	}
+	if in.err != nil {
+		return t, "", in.err
 	}
 	if err := v.sent.take(v.PostForm.Get("once"), time.Now()); err != nil {
-		return done, "", err
+		return t, "", err
 	}
 	switch kind, _ := a.on(); kind + " " + string(a.What) {
 	case "queue pause":
@@ -410,6 +473,12 @@ func (v *visit) perform(a Action) (done deed, id string, err error) {
 		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
 	case "entry forget":
 		err = v.ins.ForgetEntry(ctx, a.Queue, a.Entry)
+	case "setting set", "group set":
+		err = set(ctx, v.ins, a.Queue)
+	case "setting reset":
+		_, err = v.ins.Reset(ctx, a.Queue, a.Setting)
+	case "group reset":
+		_, err = v.ins.ResetLimitsOf(ctx, a.Queue, a.Group)
 	case "batch cancel":
 		err = v.cancelFlow(ctx, a.Queue, a.Batch)
 	default:
@@ -417,7 +486,7 @@ func (v *visit) perform(a Action) (done deed, id string, err error) {
 			Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: cmp.Or(why, "cancelled by an operator")}, Archive: inspect.Archive{Why: cmp.Or(why, "by an operator")}, Delete: inspect.Delete{},
 		}[a.What])
 	}
-	return t.deed, id, refused(err)
+	return t, id, refused(err)
 }
 
 // cancelFlow cancels a batch. If its members are too many to end them while somebody waits, workers end the others.
@@ -445,6 +514,8 @@ func refused(err error) error {
 		return &refusal{http.StatusConflict, "Its batch doesn't let it run again", "The batch was cancelled, or what the job waited for can't come any more: run the members again that haven't completed. Nothing was done."}
 	case errors.Is(err, inspect.ErrKeyTaken):
 		return &refusal{http.StatusConflict, "Another job has its unique key", "Nothing was done."}
+	case errors.Is(err, signalbox.ErrInvalid):
+		return wrongValue(clean(strings.TrimPrefix(err.Error(), "inspect: "), 500) + ".")
 	}
 	return err
 }

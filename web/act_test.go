@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"html"
 	"log/slog"
@@ -249,11 +250,17 @@ func TestLeversOfInspect(t *testing.T) {
 		"Pause": {"pause queue"}, "Resume": {"resume queue"}, "HoldBack": {"hold queue", "release queue", "hold group", "release group"},
 		"PauseGroup": {"pause group"}, "ResumeGroup": {"resume group"},
 		"PauseEntry": {"pause entry"}, "ResumeEntry": {"resume entry"}, "RunEntry": {"run entry"}, "ForgetEntry": {"forget entry"},
+		"SetLimits": {"set setting=Limits"}, "SetGroupLimits": {"set setting=GroupLimits"}, "SetMaxLength": {"set setting=MaxLength"}, "SetSlots": {"set setting=Slots"},
+		"SetRetention": {"set setting=Retention"}, "SetCompletedRetention": {"set setting=CompletedRetention"}, "SetCopyDead": {"set setting=CopyDead"},
+		"Reset": {"reset setting=Limits"}, "SetLimitsOf": {"set group"}, "ResetLimitsOf": {"reset group"},
 		"Do": {"retry job", "cancel job", "archive job", "delete job"}, "CancelFlow": {"cancel batch"},
 	}
-	shell := strings.Fields(`DeleteWaiting DoAll ForgetOutbox Import Quiet RemoveQueue RemoveQueues Reset ResetLimitsOf SetCompletedRetention SetCopyDead SetGroupLimits
-		SetLimits SetLimitsOf SetMaxLength SetRetention SetSlots Stop Unquiet Doctor`) // the page of the doctor looks, and repairs nothing
-	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), shell)
+	shell := map[string]string{
+		"DoAll": "it needs a preview and goes on for longer than a request", "DeleteWaiting": "the same", "Import": "a file may have gigabytes", "ForgetOutbox": "its steps are in a database, too",
+		"RemoveQueue": "it goes through the names of all keys", "RemoveQueues": "the same", "Doctor": "its page looks, and repairs nothing",
+		"Quiet": "a worker may have queues that the user doesn't see", "Unquiet": "the same", "Stop": "the same",
+	}
+	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), slices.Collect(maps.Keys(shell)))
 	var methods []string
 	for m := range reflect.TypeFor[*inspect.Inspector]().Methods() {
 		methods = append(methods, m.Name)
@@ -271,8 +278,9 @@ func TestLeversOfInspect(t *testing.T) {
 		for _, l := range list {
 			what, on, _ := strings.Cut(l, " ")
 			form := url.Values{"do": {what}, "queue": {"mail"}}
-			if on != "queue" {
-				form.Set(on, "none")
+			kind, name, _ := strings.Cut(on, "=")
+			if kind != "queue" {
+				form.Set(kind, cmp.Or(name, "none"))
 			}
 			if status, _, body := get(t, h, "/act?"+form.Encode()); status == http.StatusBadRequest || strings.Contains(body, "no such action") {
 				t.Errorf("%s has no lever %q: %d", method, l, status)

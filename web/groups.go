@@ -111,6 +111,7 @@ func (v *visit) groups() (answer, error) {
 		g := &look.groups[i]
 		row := groupRowOf(g, &q, i, v.now())
 		row.Levers = v.holdLevers(Action{Queue: own, Group: g.Key}, g.Paused, g.HeldUntil)
+		row.Levers = append(row.Levers, v.levers(Action{Queue: own, Group: g.Key}, Set)...)
 		p.Acts = p.Acts || len(row.Levers) > 0
 		p.Groups = append(p.Groups, row)
 	}

@@ -63,10 +63,11 @@ type header struct{ Name, Value string }
 
 // A fact is a row of a list of facts. Value is text, or markup made by this package.
 type fact struct {
-	Name  string
-	Value any
-	Class string
-	To    string
+	Name   string
+	Value  any
+	Class  string
+	To     string
+	Levers []lever
 }
 
 func (v *visit) job() (answer, error) {

@@ -131,7 +131,7 @@ func (v *visit) queue() (answer, error) {
 			p.Entries = append(p.Entries, t)
 		}
 	}
-	p.Facts = p.facts(s)
+	p.Facts = v.settings(p)
 	a := answer{name: "queue", title: "Queue " + clean(own, 100), queue: own, body: p}
 	if p.stats != nil {
 		a.sheet = p.sheet
@@ -254,36 +254,31 @@ func rowOfWorker(w *inspect.Worker, queue string, now time.Time) (workerRow, boo
 	return r, true
 }
 
-// facts returns the settings of the queue, and what was counted since it began.
-func (p *queuePage) facts(s *state) []fact {
-	list := []fact{
-		{Name: "Limit", Value: limitText(p.Limits)},
-		{Name: "Of each group", Value: limitText(p.GroupLimits)},
-		{Name: "Maximum length", Value: "none"},
-		{Name: "Slots of each worker", Value: "as its Config says"},
-		{Name: "Groups", Value: "none is paused or held back"},
-		{Name: "Keeps dead and cancelled jobs", Value: retentionText(p.Retention)},
-		{Name: "Keeps completed jobs", Value: "no"},
-		{Name: "Copies dead jobs to", Value: "nowhere"},
-	}
-	if p.MaxLength > 0 {
-		list[2].Value = fmt.Sprintf("%s, and it has %s", counted(int64(p.MaxLength), "job"), commas(p.Length()))
-	}
-	if p.Slots > 0 {
-		list[3].Value = commas(int64(p.Slots))
-	}
-	if p.PausedGroups+p.HeldGroups > 0 {
-		list[4].Value, list[4].Class = fmt.Sprintf("%s paused, %s held back", commas(p.PausedGroups), commas(p.HeldGroups)), "warn"
-	}
-	if p.CompletedRetention != (signalbox.Retention{}) {
-		list[6].Value = retentionText(p.CompletedRetention)
-	}
-	if p.CopyDead != "" {
-		list[7] = fact{Name: list[7].Name, Value: name(p.CopyDead)}
-		if _, ok := s.of(p.CopyDead); ok {
-			list[7].To = link("queue", "name", p.CopyDead)
+// settings returns the settings of the queue, and what was counted since it began.
+func (v *visit) settings(p *queuePage) []fact {
+	list := make([]fact, 0, len(settings)+5)
+	for i := range settings {
+		f := fact{Name: settings[i].text, Value: settings[i].is(&p.Queue), Levers: v.levers(Action{Queue: p.Name, Setting: settings[i].name}, Set)}
+		switch settings[i].name {
+		case "MaxLength":
+			if p.MaxLength > 0 {
+				f.Value = fmt.Sprintf("%s, and it has %s", f.Value, commas(p.Length()))
+			}
+		case "CopyDead":
+			if _, ok := v.state.of(p.CopyDead); ok {
+				f.To = link("queue", "name", p.CopyDead)
+			}
+			if p.CopyDead != "" {
+				f.Value = name(p.CopyDead)
+			}
 		}
+		list = append(list, f)
 	}
+	groups := fact{Name: "Groups", Value: "none is paused or held back"}
+	if p.PausedGroups+p.HeldGroups > 0 {
+		groups.Value, groups.Class = fmt.Sprintf("%s paused, %s held back", commas(p.PausedGroups), commas(p.HeldGroups)), "warn"
+	}
+	list = append(list, groups)
 	list = append(list, fact{Name: "Batches", Value: "show them", To: link("flows", "queue", p.Name)})
 	if p.Blocked > 0 {
 		list = append(list, fact{Name: "Wait for their group", Value: commas(p.Blocked) + " of the ready jobs"})
@@ -291,7 +286,7 @@ func (p *queuePage) facts(s *state) []fact {
 	if len(p.Quiet) > 0 {
 		list = append(list, fact{Name: "Quiet workers", Value: name(strings.Join(p.Quiet, ", "))})
 	}
-	if stats, ok := s.stats[p.Name]; ok {
+	if stats, ok := v.state.stats[p.Name]; ok {
 		t := stats.Total
 		list = append(list, fact{Name: "Since it began", Value: fmt.Sprintf("%s enqueued, %s completed, %s died, %s cancelled, %s crashed, %s retried, %s deleted, %s made to run again",
 			commas(t.Enqueued), commas(t.Completed), commas(t.Dead), commas(t.Cancelled), commas(t.Crashed), commas(t.Retried), commas(t.Deleted), commas(t.Revived))})

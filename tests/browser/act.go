@@ -118,13 +118,16 @@ func pull(path, lever, says string) action {
 }
 
 // give pulls a lever as pull does, and gives a reason before.
-func give(path, lever, reason, says string) action {
+func give(path, lever, reason, says string) action { return fillIn(path, lever, "why", reason, says) }
+
+// fillIn pulls a lever as pull does, and fills in a field before.
+func fillIn(path, lever, field, value, says string) action {
 	a := pull(path, lever, says)
 	a.do = func(t *tour) error {
 		if err := click(`a[href*="` + lever + `"]`)(t); err != nil {
 			return err
 		}
-		if err := t.tab.do(chromedp.SendKeys(chromedp.CSS("[name=why]"), reason)); err != nil {
+		if err := t.tab.do(chromedp.SetValue(chromedp.CSS("[name="+field+"]"), value)); err != nil {
 			return err
 		}
 		return click("main form button")(t)
@@ -156,6 +159,8 @@ func levers(n int) []action {
 		pull(tenants, "do=resume&group=globex", "globex is resumed"),
 		pull(tenants, "do=hold&group=globex", "globex is held back"),
 		pull(tenants, "do=release&group=globex", "globex is not held back any more"),
+		fillIn(address("queue", "name", "pdf"), "setting=MaxLength", "length", fmt.Sprint(1000*n), "Maximum length is set"),
+		fillIn(tenants, "do=set&group=globex", "running", fmt.Sprint(n), "globex has these limits"),
 		pull("cron", "do=pause&entry=invoices", "invoices is paused"),
 		pull("cron", "do=resume&entry=invoices", "invoices is resumed"),
 		pull("cron", "do=run&entry=sweep", "sweep was run"),

@@ -90,6 +90,10 @@ func stops() []stop {
 		{"act-batch", address("act", "do", "cancel", "queue", "news", "batch", "spring"), keys},
 		{"act-batch-hostile", address("act", "do", "cancel", "queue", hostile, "batch", hostile[:60]), looks},
 		{"act-archive", address("act", "do", "archive", "queue", "mail", "job", "later-50"), looks},
+		{"act-setting", address("act", "do", "set", "queue", "mail", "setting", "Limits"), keys},
+		{"act-setting-hostile", address("act", "do", "set", "queue", hostile, "setting", "Retention"), looks},
+		{"act-group", address("act", "do", "set", "queue", "tenants", "group", "globex"), looks},
+		{"act-reset", address("act", "do", "reset", "queue", "mail", "setting", "CopyDead"), looks},
 		{"act-wrong-state", address("act", "do", "cancel", "queue", "mail", "job", "bounced-00"), looks},
 		{"search-none", "search?q=nothing", looks},
 	}
