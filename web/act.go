@@ -24,12 +24,13 @@ import (
 // An Action is something that a user wants to do by a page.
 type Action struct {
 	What    What
-	Queue   string // is never empty
+	Queue   string // is empty only if it is about a worker
 	Job     string // the ID of the job; "" if it is about none
 	Group   string // the key of the group; "" if it is about none
 	Entry   string // the name of the cron entry; "" if it is about none
 	Batch   string // the ID of the batch; "" if it is about none
 	Setting string // "Slots", or the name of the setting as [inspect.Setting] has it; "" if it is about none
+	Worker  string // the ID of the worker; "" if it is about none
 }
 
 // A What says what an [Action] does.
@@ -47,6 +48,10 @@ const (
 	Archive What = "archive" // a job that waits: it is dead
 	Delete  What = "delete"  // a job that isn't running
 	Forget  What = "forget"  // a cron entry that no scheduler has any more
+	Quiet   What = "quiet"   // a worker: it takes no more jobs
+	Unquiet What = "unquiet" // end that
+	Stop    What = "stop"    // a worker: it ends
+	Remove  What = "remove"  // a queue without jobs and workers
 	Set     What = "set"     // a setting of a queue, or the limits of a group
 	Reset   What = "reset"   // the same, to what the Config of workers says
 )
@@ -64,7 +69,7 @@ var holdTimes = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 
 // A deed is how an action looks to a user.
 type deed struct {
 	what   What
-	on     string // "queue", "group", "entry", "batch", "setting" or "job"
+	on     string // "queue", "group", "entry", "batch", "setting", "worker" or "job"
 	text   string // of the button
 	says   string // what happens
 	done   string // what has happened
@@ -86,6 +91,10 @@ var deeds = []deed{
 	{what: Resume, on: "entry", text: "Resume", says: "Its next tick enqueues a job again.", done: "is resumed"},
 	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
 	{what: Forget, on: "entry", text: "Forget", says: "Redis forgets its description, its last tick and its pause. Its jobs stay. A scheduler that has the entry and starts again describes it again.", done: "is forgotten", risk: true},
+	{what: Remove, on: "queue", text: "Remove", says: "It is removed with its statistics, unless something keeps it. A later job or worker makes it anew.", done: "is removed", risk: true},
+	{what: Quiet, on: "worker", text: "Quiet", says: "It takes no more jobs of any queue until somebody ends that. Jobs that it has go on.", done: "takes no more jobs"},
+	{what: Unquiet, on: "worker", text: "Take jobs", says: "It takes jobs again.", done: "takes jobs again"},
+	{what: Stop, on: "worker", text: "Stop", says: "It takes no more jobs, its handlers have its DrainTimeout to end what they do, and then it ends. That can't be taken back. What starts its process again starts another worker.", done: "was told to end", risk: true},
 	{what: Set, on: "setting", text: "Change", says: "It counts within a second or so, until somebody changes it or a worker comes with a new value in its Config.", done: "is set"},
 	{what: Reset, on: "setting", text: "Reset", says: "It is again what the Config of the workers says, in place of what an operator has set. If no worker has said so for three minutes, it is removed.", done: "is reset"},
 	{what: Set, on: "group", text: "Change the limits", says: "So many jobs of the group run at a time and start. Empty: as for all groups. -1: no limit. Jobs that run go on.", done: "has these limits"},
@@ -113,13 +122,15 @@ func (a *Action) on() (kind, name string) {
 		return "batch", a.Batch
 	case a.Setting != "":
 		return "setting", a.Setting
+	case a.Worker != "":
+		return "worker", a.Worker
 	}
 	return "queue", a.Queue
 }
 
 // link returns the address of the page that asks before the action.
 func (a *Action) link() string {
-	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch, "setting", a.Setting)
+	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch, "setting", a.Setting, "worker", a.Worker)
 }
 
 // back returns the page that the action is of, and what to call it.
@@ -136,21 +147,26 @@ func (a *Action) back() (to, text string) {
 		return link("cron"), "the cron entries"
 	case "batch":
 		return flowLink(a.Queue, a.Batch), "the batch"
+	case "worker":
+		return link("workers"), "the workers"
+	}
+	if a.What == Remove {
+		return "./", "the queues"
 	}
 	return link("queue", "name", a.Queue), "the queue"
 }
 
 // actionOf returns the action that a form or an address says.
 func actionOf(form url.Values) (Action, error) {
-	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch"), Setting: form.Get("setting")}
+	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch"), Setting: form.Get("setting"), Worker: form.Get("worker")}
 	names := 0
-	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch, a.Setting} {
+	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch, a.Setting, a.Worker} {
 		if name != "" {
 			names++
 		}
 	}
 	kind, _ := a.on()
-	if a.Queue == "" || names > 1 || a.Setting != "" && settingOf(a.Setting) == nil || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
+	if (a.Queue == "") != (kind == "worker") || names > 1 || a.Setting != "" && settingOf(a.Setting) == nil || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
 		return a, mistake("There is no such action.")
 	}
 	return a, nil
@@ -169,7 +185,9 @@ func (v *visit) may(a Action) error {
 	if v.cfg.Authorize == nil {
 		return errNoPage
 	}
-	if !v.scope.sees(a.Queue) {
+	if kind, _ := a.on(); kind == "worker" && !v.scope.All { // it may have queues that the user doesn't see
+		return errNoPage
+	} else if kind != "worker" && !v.scope.sees(a.Queue) {
 		return inspect.ErrNoQueue
 	}
 	if err := v.cfg.Authorize(v.Request, a); err != nil {
@@ -213,6 +231,9 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 			return t, err
 		}
 		held(q.Paused, q.HeldUntil)
+		if unused(&q) {
+			fits = append(fits, Remove)
+		}
 		is = append(is, q.PausedSince.UnixMicro())
 	case "group":
 		groups, err := v.ins.GroupsOf(ctx, a.Queue, a.Group)
@@ -240,6 +261,23 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 			t.state, is = "limited so: "+ownLimits(all[a.Group]), []any{all[a.Group]}
 			t.fields = limitFields(all[a.Group])
 		}
+	case "worker":
+		workers, err := v.ins.Workers(ctx)
+		i := slices.IndexFunc(workers, func(w inspect.Worker) bool { return w.ID == a.Worker })
+		switch {
+		case i < 0 && err != nil:
+			return t, err
+		case i < 0:
+			return t, errNoWorker
+		}
+		w := &workers[i]
+		fits, t.state = workerFits(w.Quiet, w.Stopping), "taking jobs"
+		if w.Stopping {
+			t.state = "ending"
+		} else if w.Quiet {
+			t.state = "quiet"
+		}
+		is = append(is, w.Quiet, w.Stopping)
 	case "setting":
 		q, err := v.ins.Queue(ctx, a.Queue)
 		if err != nil {
@@ -304,6 +342,25 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 	sum := sha256.Sum256(fmt.Append(nil, is...))
 	t.seen = hex.EncodeToString(sum[:8])
 	return t, nil
+}
+
+// errNoWorker refuses what is about a worker that is gone.
+var errNoWorker = &refusal{http.StatusNotFound, "There is no such worker", "It has ended, or never was there."}
+
+// unused reports whether a queue has no jobs and no workers.
+func unused(q *inspect.Queue) bool {
+	return q.Length()+q.Dead+q.Cancelled+q.Completed == 0 && len(q.Workers) == 0
+}
+
+// workerFits returns what can be done with a worker.
+func workerFits(quiet, stopping bool) []What {
+	switch {
+	case stopping:
+		return nil
+	case quiet:
+		return []What{Unquiet, Stop}
+	}
+	return []What{Quiet, Stop}
 }
 
 // An actPage asks before something is done.
@@ -473,6 +530,14 @@ func (v *visit) perform(a Action) (t target, id string, err error) {
 		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
 	case "entry forget":
 		err = v.ins.ForgetEntry(ctx, a.Queue, a.Entry)
+	case "queue remove":
+		err = v.ins.RemoveQueue(ctx, a.Queue, inspect.Removal{})
+	case "worker quiet":
+		_, err = v.ins.Quiet(ctx, a.Worker)
+	case "worker unquiet":
+		_, err = v.ins.Unquiet(ctx, a.Worker)
+	case "worker stop":
+		_, err = v.ins.Stop(ctx, a.Worker)
 	case "setting set", "group set":
 		err = set(ctx, v.ins, a.Queue)
 	case "setting reset":
@@ -486,7 +551,7 @@ func (v *visit) perform(a Action) (t target, id string, err error) {
 			Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: cmp.Or(why, "cancelled by an operator")}, Archive: inspect.Archive{Why: cmp.Or(why, "by an operator")}, Delete: inspect.Delete{},
 		}[a.What])
 	}
-	return t, id, refused(err)
+	return t, id, v.refused(err)
 }
 
 // cancelFlow cancels a batch. If its members are too many to end them while somebody waits, workers end the others.
@@ -506,7 +571,8 @@ func (v *visit) cancelFlow(ctx context.Context, queue, id string) error {
 }
 
 // refused returns the refusal that an error of inspect is.
-func refused(err error) error {
+func (v *visit) refused(err error) error {
+	var used *inspect.InUseError
 	switch {
 	case errors.Is(err, inspect.ErrState):
 		return &refusal{http.StatusConflict, "It can't be done in this state", "It has moved meanwhile, or another job is in its way. Nothing was done: look again."}
@@ -514,6 +580,14 @@ func refused(err error) error {
 		return &refusal{http.StatusConflict, "Its batch doesn't let it run again", "The batch was cancelled, or what the job waited for can't come any more: run the members again that haven't completed. Nothing was done."}
 	case errors.Is(err, inspect.ErrKeyTaken):
 		return &refusal{http.StatusConflict, "Another job has its unique key", "Nothing was done."}
+	case errors.Is(err, inspect.ErrNoWorker):
+		return errNoWorker
+	case errors.As(err, &used):
+		text := "Who runs Signalbox can see why." // a reason may name another queue
+		if v.scope.All {
+			text = clean(strings.Join(used.Reasons, "; "), 1000) + "."
+		}
+		return &refusal{http.StatusConflict, "The queue is in use", text + " Nothing was removed."}
 	case errors.Is(err, signalbox.ErrInvalid):
 		return wrongValue(clean(strings.TrimPrefix(err.Error(), "inspect: "), 500) + ".")
 	}

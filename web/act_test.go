@@ -253,12 +253,12 @@ func TestLeversOfInspect(t *testing.T) {
 		"SetLimits": {"set setting=Limits"}, "SetGroupLimits": {"set setting=GroupLimits"}, "SetMaxLength": {"set setting=MaxLength"}, "SetSlots": {"set setting=Slots"},
 		"SetRetention": {"set setting=Retention"}, "SetCompletedRetention": {"set setting=CompletedRetention"}, "SetCopyDead": {"set setting=CopyDead"},
 		"Reset": {"reset setting=Limits"}, "SetLimitsOf": {"set group"}, "ResetLimitsOf": {"reset group"},
+		"Quiet": {"quiet worker"}, "Unquiet": {"unquiet worker"}, "Stop": {"stop worker"}, "RemoveQueue": {"remove queue"},
 		"Do": {"retry job", "cancel job", "archive job", "delete job"}, "CancelFlow": {"cancel batch"},
 	}
 	shell := map[string]string{
 		"DoAll": "it needs a preview and goes on for longer than a request", "DeleteWaiting": "the same", "Import": "a file may have gigabytes", "ForgetOutbox": "its steps are in a database, too",
-		"RemoveQueue": "it goes through the names of all keys", "RemoveQueues": "the same", "Doctor": "its page looks, and repairs nothing",
-		"Quiet": "a worker may have queues that the user doesn't see", "Unquiet": "the same", "Stop": "the same",
+		"RemoveQueues": "each queue has its own lever", "Doctor": "its page looks, and repairs nothing",
 	}
 	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), slices.Collect(maps.Keys(shell)))
 	var methods []string
@@ -281,6 +281,9 @@ func TestLeversOfInspect(t *testing.T) {
 			kind, name, _ := strings.Cut(on, "=")
 			if kind != "queue" {
 				form.Set(kind, cmp.Or(name, "none"))
+			}
+			if kind == "worker" {
+				form.Del("queue")
 			}
 			if status, _, body := get(t, h, "/act?"+form.Encode()); status == http.StatusBadRequest || strings.Contains(body, "no such action") {
 				t.Errorf("%s has no lever %q: %d", method, l, status)

@@ -111,6 +111,9 @@ func (v *visit) queue() (answer, error) {
 	}
 	p.Unit = per.unit
 	p.Levers = v.holdLevers(Action{Queue: own}, q.Paused, q.HeldUntil)
+	if unused(&q) {
+		p.Levers = append(p.Levers, v.levers(Action{Queue: own}, Remove)...)
+	}
 	if v.away == nil {
 		v.charts(p, per)
 		v.errors(p)

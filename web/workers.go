@@ -15,7 +15,8 @@ type workersPage struct {
 	Workers []workerOf
 	Stuck   []stuckJob
 	Running []running
-	All     int // that run
+	Acts    bool // some have levers
+	All     int  // that run
 	Command string
 }
 
@@ -24,6 +25,7 @@ type workerOf struct {
 	workerRow
 	Queue, To string
 	Word      string
+	Levers    []lever // beside its first queue
 }
 
 // A stuckJob is a job whose handler goes on after the end of its context.
@@ -39,7 +41,7 @@ func (v *visit) workers() (answer, error) {
 	p := &workersPage{Command: shellWords("signalbox", "worker", "ls")}
 	for i := range s.workers {
 		w := &s.workers[i]
-		for _, x := range w.Sessions {
+		for n, x := range w.Sessions {
 			row, _ := rowOfWorker(w, x.Queue, s.at)
 			one := workerOf{workerRow: row, Queue: x.Queue, To: link("queue", "name", x.Queue)}
 			switch {
@@ -49,6 +51,10 @@ func (v *visit) workers() (answer, error) {
 				one.Word = "ends"
 			case row.Quiet:
 				one.Word = "takes no jobs"
+			}
+			if n == 0 {
+				one.Levers = v.levers(Action{Worker: w.ID}, workerFits(w.Quiet, w.Stopping)...)
+				p.Acts = p.Acts || len(one.Levers) > 0
 			}
 			p.Workers = append(p.Workers, one)
 		}

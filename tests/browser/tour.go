@@ -93,6 +93,7 @@ func stops() []stop {
 		{"act-setting", address("act", "do", "set", "queue", "mail", "setting", "Limits"), keys},
 		{"act-setting-hostile", address("act", "do", "set", "queue", hostile, "setting", "Retention"), looks},
 		{"act-group", address("act", "do", "set", "queue", "tenants", "group", "globex"), looks},
+		{"act-remove-wrong", address("act", "do", "remove", "queue", "mail"), looks},
 		{"act-reset", address("act", "do", "reset", "queue", "mail", "setting", "CopyDead"), looks},
 		{"act-wrong-state", address("act", "do", "cancel", "queue", "mail", "job", "bounced-00"), looks},
 		{"search-none", "search?q=nothing", looks},
