@@ -52,6 +52,7 @@ const (
 	Unquiet What = "unquiet" // end that
 	Stop    What = "stop"    // a worker: it ends
 	Remove  What = "remove"  // a queue without jobs and workers
+	Repair  What = "repair"  // what the doctor finds in a queue, as far as it can be
 	Set     What = "set"     // a setting of a queue, or the limits of a group
 	Reset   What = "reset"   // the same, to what the Config of workers says
 )
@@ -92,6 +93,7 @@ var deeds = []deed{
 	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
 	{what: Forget, on: "entry", text: "Forget", says: "Redis forgets its description, its last tick and its pause. Its jobs stay. A scheduler that has the entry and starts again describes it again.", done: "is forgotten", risk: true},
 	{what: Remove, on: "queue", text: "Remove", says: "It is removed with its statistics, unless something keeps it. A later job or worker makes it anew.", done: "is removed", risk: true},
+	{what: Repair, on: "queue", text: "Repair", says: "The doctor looks at the queue again, and repairs what can be repaired and is still so. No job is lost by that. One may run a second time.", done: "was looked at", risk: true},
 	{what: Quiet, on: "worker", text: "Quiet", says: "It takes no more jobs of any queue until somebody ends that. Jobs that it has go on.", done: "takes no more jobs"},
 	{what: Unquiet, on: "worker", text: "Take jobs", says: "It takes jobs again.", done: "takes jobs again"},
 	{what: Stop, on: "worker", text: "Stop", says: "It takes no more jobs, its handlers have its DrainTimeout to end what they do, and then it ends. That can't be taken back. What starts its process again starts another worker.", done: "was told to end", risk: true},
@@ -150,8 +152,11 @@ func (a *Action) back() (to, text string) {
 	case "worker":
 		return link("workers"), "the workers"
 	}
-	if a.What == Remove {
+	switch a.What {
+	case Remove:
 		return "./", "the queues"
+	case Repair:
+		return link("doctor", "queue", a.Queue), "the doctor"
 	}
 	return link("queue", "name", a.Queue), "the queue"
 }
@@ -185,7 +190,7 @@ func (v *visit) may(a Action) error {
 	if v.cfg.Authorize == nil {
 		return errNoPage
 	}
-	if kind, _ := a.on(); kind == "worker" && !v.scope.All { // it may have queues that the user doesn't see
+	if kind, _ := a.on(); (kind == "worker" || a.What == Repair) && !v.scope.All { // a worker may have queues that the user doesn't see
 		return errNoPage
 	} else if kind != "worker" && !v.scope.sees(a.Queue) {
 		return inspect.ErrNoQueue
@@ -231,7 +236,7 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 			return t, err
 		}
 		held(q.Paused, q.HeldUntil)
-		if unused(&q) {
+		if fits = append(fits, Repair); unused(&q) {
 			fits = append(fits, Remove)
 		}
 		is = append(is, q.PausedSince.UnixMicro())
@@ -530,6 +535,8 @@ func (v *visit) perform(a Action) (t target, id string, err error) {
 		id, err = v.ins.RunEntry(ctx, a.Queue, a.Entry)
 	case "entry forget":
 		err = v.ins.ForgetEntry(ctx, a.Queue, a.Entry)
+	case "queue repair":
+		t.deed.done, err = v.repair(ctx, a.Queue)
 	case "queue remove":
 		err = v.ins.RemoveQueue(ctx, a.Queue, inspect.Removal{})
 	case "worker quiet":

@@ -253,12 +253,12 @@ func TestLeversOfInspect(t *testing.T) {
 		"SetLimits": {"set setting=Limits"}, "SetGroupLimits": {"set setting=GroupLimits"}, "SetMaxLength": {"set setting=MaxLength"}, "SetSlots": {"set setting=Slots"},
 		"SetRetention": {"set setting=Retention"}, "SetCompletedRetention": {"set setting=CompletedRetention"}, "SetCopyDead": {"set setting=CopyDead"},
 		"Reset": {"reset setting=Limits"}, "SetLimitsOf": {"set group"}, "ResetLimitsOf": {"reset group"},
-		"Quiet": {"quiet worker"}, "Unquiet": {"unquiet worker"}, "Stop": {"stop worker"}, "RemoveQueue": {"remove queue"},
+		"Quiet": {"quiet worker"}, "Unquiet": {"unquiet worker"}, "Stop": {"stop worker"}, "RemoveQueue": {"remove queue"}, "Doctor": {"repair queue"},
 		"Do": {"retry job", "cancel job", "archive job", "delete job"}, "CancelFlow": {"cancel batch"},
 	}
 	shell := map[string]string{
 		"DoAll": "it needs a preview and goes on for longer than a request", "DeleteWaiting": "the same", "Import": "a file may have gigabytes", "ForgetOutbox": "its steps are in a database, too",
-		"RemoveQueues": "each queue has its own lever", "Doctor": "its page looks, and repairs nothing",
+		"RemoveQueues": "each queue has its own lever",
 	}
 	known := slices.Concat(reads, slices.Collect(maps.Keys(levers)), slices.Collect(maps.Keys(shell)))
 	var methods []string

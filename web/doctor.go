@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -27,6 +28,7 @@ type doctorPage struct {
 	Unproved  []string
 	Err       string
 	Outboxes  []outboxRow
+	Levers    []lever
 	Command   string
 }
 
@@ -89,6 +91,11 @@ func (v *visit) doctor() (answer, error) {
 		return a, nil
 	}
 	p.report(look)
+	for _, f := range p.Findings {
+		if f.Repair != "" {
+			p.Levers = v.levers(Action{Queue: p.Queue}, Repair)
+		}
+	}
 	if look.cut && form.Has("as") {
 		return answer{}, &refusal{http.StatusServiceUnavailable, "Not all was looked at", p.Says} // a file can't say so
 	}
@@ -100,6 +107,18 @@ func (v *visit) doctor() (answer, error) {
 		return l
 	}
 	return a, nil
+}
+
+// repair has the doctor repair a queue, and says what became of it.
+func (v *visit) repair(ctx context.Context, queue string) (done string, err error) {
+	bound, cancel := context.WithTimeout(ctx, listBound)
+	defer cancel()
+	r, err := v.ins.Doctor(bound, queue, inspect.Checkup{Repair: true})
+	done = fmt.Sprintf("has %s, and %s repaired", counted(r.Found, "finding"), commas(r.Repaired))
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		return done + ". Then the time was over: use the command line", nil
+	}
+	return done, err
 }
 
 // report fills in what the doctor found.

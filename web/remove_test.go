@@ -126,3 +126,35 @@ func TestRemoveQueue(t *testing.T) {
 		t.Errorf("after that: %v", err)
 	}
 }
+
+// The doctor repairs a queue for those who see all queues, and says how much.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.queue("bad", "w").put(signalbox.Job{ID: "lost", Kind: "k", MaxAttempts: 1}, store.When{})
+	s.must(s.rdb.LRem(t.Context(), "signalbox:{"+s.namespace+":bad}:ready:normal", 0, "lost").Err())
+	quiet := slog.New(slog.DiscardHandler)
+	h := s.pages(web.Config{Authorize: everybody, Logger: quiet})
+	if body := has(t, h, "/doctor?queue=bad"); strings.Contains(body, "do=repair") {
+		t.Error("a queue that nobody has looked at can be repaired")
+	}
+	has(t, h, "/doctor?queue=bad&look=yes", "1 finding", "do=repair&amp;queue=bad")
+	form := ask(t, h, "/act?do=repair&queue=bad")
+	some := s.pages(web.Config{Authorize: everybody, Logger: quiet, Queues: func(*http.Request) web.Scope {
+		return web.Scope{Queue: func(string) bool { return true }}
+	}})
+	if status, body := (lever{t, some, form.Values}).pull(); status != http.StatusNotFound {
+		t.Errorf("for who sees some queues: %d, %s", status, body)
+	}
+	if r, err := s.ins.Doctor(t.Context(), "bad", inspect.Checkup{}); err != nil || r.Found != 1 {
+		t.Errorf("it was repaired: %+v, %v", r, err)
+	}
+	for i, want := range []int{http.StatusOK, http.StatusConflict} {
+		if status, body := form.pull(); status != want || i == 0 && !strings.Contains(body, "bad has 1 finding, and 1 repaired") {
+			t.Errorf("form %d: %d, %s", i, status, body)
+		}
+	}
+	if r, err := s.ins.Doctor(t.Context(), "bad", inspect.Checkup{}); err != nil || r.Found != 0 {
+		t.Errorf("after that: %+v, %v", r, err)
+	}
+}
