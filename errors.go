@@ -25,6 +25,9 @@ var (
 	ErrCrashed = errors.New("signalbox: the process running the job died, or lost its lease")
 	// ErrExpired is wrapped by the error of a job that is dead because it had not started in time: see scheduler.ExpireAfter.
 	ErrExpired = errors.New("signalbox: the job had not started in time")
+	// ErrDeadline is the cause of a handler's context that ended because the job's deadline was over, and is wrapped by the error of a job that is dead since there was
+	// no time for another attempt: see scheduler.Deadline. It wraps [ErrTimeout]. A job that had not started by its deadline has [ErrExpired].
+	ErrDeadline error = deadlineError{}
 	// ErrCancelled is the cause of a handler's context whose job was cancelled while it runs. The job ends cancelled, and never
 	// runs again, whatever the handler returns.
 	ErrCancelled = errors.New("signalbox: job was cancelled")
@@ -39,6 +42,12 @@ var (
 	// ErrResultSize is wrapped by the error of a [SetResult] whose value takes more than [MaxResult] bytes.
 	ErrResultSize = errors.New("signalbox: the result is too large")
 )
+
+// deadlineError is the type of ErrDeadline.
+type deadlineError struct{}
+
+func (deadlineError) Error() string { return "signalbox: the deadline of the job is over" }
+func (deadlineError) Unwrap() error { return ErrTimeout }
 
 // QueueFullError is the error of a job that was refused since its queue was full. The job is not enqueued. It wraps [ErrQueueFull].
 type QueueFullError struct {

@@ -195,6 +195,21 @@ func Example_expireAfter() {
 	// Output: true
 }
 
+// An offer ends at a point in time. What hasn't been sent by then isn't sent any more.
+func Example_deadline() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		closing := time.Now().Add(8 * time.Hour)
+		res, err := s.Enqueue(ctx, Receipt{Order: 18}, scheduler.Deadline(closing))
+		fmt.Println(res.New)
+		return err
+	})
+	// Output: true
+}
+
 // An ID names one live job. The narrowest option counts.
 func Example_options() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

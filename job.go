@@ -57,6 +57,8 @@ type Job struct {
 	Retain time.Duration
 	// ExpireAfter is how long after ScheduledAt the job expires if it hasn't started. 0 means never. A handler finds 0: its job has started.
 	ExpireAfter time.Duration
+	// Deadline is when the time for the job is over, as scheduler.Deadline set it, by the clock of Redis; zero is none.
+	Deadline time.Time
 	// Group is the key of the job's group, as scheduler.Group or scheduler.Serial set it; "" is none.
 	Group string
 	// Serial says that one job of the group runs at a time. Without a Group it has no effect.

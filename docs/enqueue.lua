@@ -448,16 +448,15 @@ unique_part = function(flags, text, from, to)
 end,
 expiry_of = function(record)
   local flags, first, last = made.record.extras_in(record)
-  if flags % 16 < 8 then
+  first = flags % 16 >= 8 and made.record.part_at(8, flags, record, first)
+  if not first or first + 7 > last then
     return nil
   end
-  first = made.record.part_at(8, flags, record, first)
-  if first + 7 > last then
-    return nil
-  end
-  local us, due = made.record.number_at(record, first, longest_time), made.record.due_of(record)
-  if us == 0 or due >= due_when_held then
+  local us, due, kind = made.record.number_at(record, first, longest_time), made.record.due_of(record), byte_at(record, first)
+  if us == 0 or kind == 129 or due >= due_when_held then
     return nil, first
+  elseif kind == 128 then -- a deadline: the other seven bytes
+    return math.max(made.record.number_at('\0' .. string.sub(record, first + 1, first + 7), 1, 9007199254740991), 1), first
   end
   return math.min(due + us, 9007199254740991), first -- a double holds no more
 end,

@@ -62,11 +62,8 @@ func (m *Mover) convert(from string, t *asynq.Task, now time.Time) (*converted, 
 		differ(job.Retain > 0, "retention: the job is kept as long when it dies")
 	}
 	if !task.Deadline.IsZero() && live {
-		if task.Retried == 0 {
-			job.ExpireAfter = max(task.Deadline.Sub(due), time.Microsecond)
-		}
-		differ(task.Retried == 0, "deadline: a job that hasn't started by then is dead; one that has isn't ended by it")
-		differ(task.Retried > 0, "deadline: dropped, since the task has started before")
+		job.Deadline = task.Deadline
+		differ(true, "deadline: no attempt begins after it; asynq goes on with retries, each of which ends at once")
 	}
 	for _, name := range traceHeaders() {
 		if _, has := job.Headers[name]; has {
@@ -145,7 +142,13 @@ func (j *Job) check() (signalbox.Job, store.Unique, error) {
 	}
 	opts := []scheduler.EnqueueOption{
 		scheduler.Queue(j.Queue), scheduler.ID(j.ID), scheduler.EffectKey(j.EffectKey), scheduler.Priority(j.Priority), scheduler.MaxAttempts(j.MaxAttempts), scheduler.Timeout(j.Timeout),
-		scheduler.Headers(j.Headers), scheduler.ExpireAfter(j.ExpireAfter),
+		scheduler.Headers(j.Headers),
+	}
+	if j.ExpireAfter != 0 {
+		opts = append(opts, scheduler.ExpireAfter(j.ExpireAfter))
+	}
+	if !j.Deadline.IsZero() {
+		opts = append(opts, scheduler.Deadline(j.Deadline))
 	}
 	if j.Retain != 0 {
 		opts = append(opts, scheduler.Retain(j.Retain))

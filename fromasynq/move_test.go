@@ -27,7 +27,7 @@ func TestMove(t *testing.T) {
 	r.add(
 		task{id: "pending", kind: "email:welcome", payload: `{"user": 7}`, state: "pending", at: now.Add(-time.Minute), retry: 5, timeout: 1800, headers: map[string]string{"tenant": "acme", "traceparent": "x"}},
 		task{id: "scheduled", kind: "k", payload: `{"a":1}`, state: "scheduled", at: due, deadline: uint64(due.Add(time.Minute).Unix()), retention: 3600, unique: time.Hour},
-		task{id: "retry", kind: "k", state: "retry", at: due, retry: 3, retried: 2, lastError: "refused"},
+		task{id: "retry", kind: "k", state: "retry", at: due, deadline: uint64(due.Add(time.Hour).Unix()), retry: 3, retried: 2, lastError: "refused"},
 		task{id: "archived", kind: "k", payload: `7`, state: "archived", at: now.Add(-time.Hour), retry: 3, retried: 3, lastError: "for good"},
 	)
 	plan, err := r.mover(r.rdb, r.rdb, nil).Plan(t.Context())
@@ -46,11 +46,11 @@ func TestMove(t *testing.T) {
 		t.Errorf("pending: %+v", pending)
 	}
 	scheduled := r.job("scheduled")
-	if scheduled.State != signalbox.StateScheduled || !scheduled.DueAt.Equal(due) || !scheduled.ExpiresAt.Equal(due.Add(time.Minute)) || scheduled.Retain != time.Hour || scheduled.MaxAttempts != 1 {
+	if scheduled.State != signalbox.StateScheduled || !scheduled.DueAt.Equal(due) || !scheduled.Deadline.Equal(due.Add(time.Minute)) || scheduled.Retain != time.Hour || scheduled.MaxAttempts != 1 {
 		t.Errorf("scheduled: %+v", scheduled)
 	}
 	retry := r.job("retry")
-	if retry.State != signalbox.StateScheduled || !retry.DueAt.Equal(due) || retry.Failed != 2 || retry.LastError != "refused" || string(retry.Payload) != "{}" {
+	if retry.State != signalbox.StateScheduled || !retry.DueAt.Equal(due) || retry.Failed != 2 || retry.LastError != "refused" || !retry.Deadline.Equal(due.Add(time.Hour)) || string(retry.Payload) != "{}" {
 		t.Errorf("retry: %+v", retry)
 	}
 	if dead := r.job("archived"); dead.State != signalbox.StateDead || dead.LastError != "for good" || string(dead.Payload) != "7" {

@@ -64,7 +64,9 @@ type Job struct {
 	Timeout     time.Duration // of one attempt; 0 is none
 	// Retain is how long the job is kept after it has ended: the retention of the task. 0 leaves that to the queue.
 	Retain time.Duration
-	// ExpireAfter is how long after it is due the job expires if it hasn't started: until the deadline of the task. 0 means never.
+	// Deadline is when the time for the job is over: that of the task; zero is none. See scheduler.Deadline.
+	Deadline time.Time
+	// ExpireAfter is how long after it is due the job expires if it hasn't started. 0, as it is without a map, means never. A job can't have both.
 	ExpireAfter time.Duration
 	// Unique says that the job has a unique key until it has ended: the task has its lock. It takes the key as if it were enqueued with scheduler.UniqueBy(scheduler.UntilEnded), or with scheduler.Unique
 	// and the name in UniqueKey.

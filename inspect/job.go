@@ -37,6 +37,8 @@ type Job struct {
 	Retain time.Duration
 	// ExpiresAt is when the job expires if it hasn't started by then, of a job that is scheduled or ready; else zero: see scheduler.ExpireAfter.
 	ExpiresAt time.Time
+	// Deadline is when the time for the job is over: for its start, its attempts and its retries; zero is none. See scheduler.Deadline.
+	Deadline time.Time
 
 	EnqueuedAt time.Time
 	DueAt      time.Time // when it is due, or was: its schedule, the end of a retry's delay, or EnqueuedAt
@@ -151,7 +153,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 	r := &v.Job
 	job := Job{
 		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Encoding: r.Encoding, Headers: r.Headers, Priority: r.Priority,
-		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Survived: v.Survived, Timeout: r.Timeout, Retain: r.Retain,
+		Failed: max(r.Attempt-1, 0), MaxAttempts: r.MaxAttempts, Crashes: r.Crashes, Survived: v.Survived, Timeout: r.Timeout, Retain: r.Retain, Deadline: r.Deadline,
 		EnqueuedAt: r.EnqueuedAt, DueAt: r.ScheduledAt, LastError: r.LastError, Cursor: v.Cursor,
 		Group: r.Group, Serial: r.Serial, YieldOnRetry: r.YieldOnRetry,
 	}

@@ -13,7 +13,7 @@ import (
 // Timeout bounds each attempt by d, or by the job's own Timeout if that is shorter. A d of 0 or less
 // is no bound. When the time is up, the handler's context ends with cause [signalbox.ErrTimeout]. If
 // the handler then returns an error, Timeout wraps ErrTimeout around it. A Snooze, a Cancel and nil
-// keep their meaning.
+// keep their meaning. It does not if the job's deadline has ended the context before: see [signalbox.ErrDeadline].
 //
 // Timeout waits until the handler returns, however long. Otherwise a retry could run at the same
 // time. So a handler must heed its context.
@@ -30,7 +30,7 @@ func Timeout(d time.Duration) signalbox.Middleware {
 			bounded := lease.Bound(ctx, limit, signalbox.ErrTimeout)
 			defer bounded.End(nil)
 			err := next.Handle(bounded, job)
-			if outcomeOf(bounded, err) == timedOut && !errors.Is(err, signalbox.ErrTimeout) {
+			if outcomeOf(bounded, err) == timedOut && !errors.Is(err, signalbox.ErrTimeout) && !errors.Is(context.Cause(bounded), signalbox.ErrDeadline) {
 				return fmt.Errorf("%w after %v: %w", signalbox.ErrTimeout, limit, err)
 			}
 			return err

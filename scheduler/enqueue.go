@@ -123,6 +123,7 @@ func (o *options) job(id, kind string, payload []byte) signalbox.Job {
 		Effect:      o.effect,
 		Retain:      o.retain,
 		ExpireAfter: o.expire,
+		Deadline:    o.deadline,
 		Group:       o.group,
 		Serial:      o.serial,
 

@@ -174,7 +174,27 @@ func ExpireAfter(d time.Duration) JobOption {
 		if !expirable(d) {
 			o.wrong("ExpireAfter", expireHelp, d)
 		}
-		o.expire = d.Truncate(time.Microsecond)
+		o.expire, o.deadline, o.expires = d.Truncate(time.Microsecond), time.Time{}, true
+	})
+}
+
+// Deadline sets when the time for the job is over, by the clock of Redis: t is after 1970 and before 2255, in whole microseconds. It may have passed.
+//
+//   - A job that hasn't started by then ends as one with [ExpireAfter] does: dead, with [signalbox.ErrExpired].
+//   - No attempt begins at or after t. The context of one that runs ends at t with cause [signalbox.ErrDeadline], or before, when its timeout is over. A handler that returns nil all the same has completed the job.
+//   - A retry or a snooze that would be due at or after t isn't made: the job is dead at once, with an error that wraps [signalbox.ErrDeadline].
+//
+// A job that has started, and waits then for a worker, for a retry or after a crash, ends when a worker gets it: not while its queue is paused. An operator who runs the job again doesn't change t. It counts
+// instead of an ExpireAfter in the [signalbox.Defaults] of the kind. A call can't have both.
+func Deadline(t time.Time) BulkOption {
+	return forBulk(func(o *options) {
+		switch {
+		case t.IsZero():
+			o.wrong("Deadline", "it is the zero time, as of a field that nobody has set; leave Deadline out for a job without one")
+		case t.UnixMicro() <= 0 || t.After(latest):
+			o.wrong("Deadline", "%v; want a time after 1970 and before %d", t, latest.Year())
+		}
+		o.deadline, o.expire, o.isEnd = t.Truncate(time.Microsecond), 0, true
 	})
 }
 

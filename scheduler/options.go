@@ -98,6 +98,7 @@ type options struct {
 	timeout     time.Duration
 	retain      time.Duration
 	expire      time.Duration
+	deadline    time.Time // instead of expire
 	headers     map[string]string
 	mode        signalbox.TraceMode
 	durable     store.Durability
@@ -107,6 +108,7 @@ type options struct {
 	at, after         bool // were given
 	isGroup, isSerial bool // were given
 	isYields          bool // was given
+	expires, isEnd    bool // ExpireAfter and Deadline were given
 	headersAdded      bool
 	errs              []error
 }
@@ -164,6 +166,7 @@ func (o *options) start(from *options) {
 	*o = *from
 	o.at, o.after, o.headersAdded, o.errs = false, false, false, nil
 	o.isGroup, o.isSerial, o.isYields = false, false, false
+	o.expires, o.isEnd = false, false
 }
 
 func (o *options) missing(i int) { o.wrong("option", "number %d of the list is nil", i+1) }
@@ -179,6 +182,9 @@ func (o *options) mistakes(reserved func() []string) error {
 	}
 	if o.at && o.after {
 		o.wrong("At", "it is given together with After; want one of them")
+	}
+	if o.expires && o.isEnd {
+		o.wrong("Deadline", "it is given together with ExpireAfter; want one of them")
 	}
 	if o.isGroup && o.isSerial {
 		o.wrong("Group", "it is given together with Serial; want one of them")

@@ -47,6 +47,24 @@ func TestExpireAfterOfAKind(t *testing.T) {
 	}
 }
 
+// A deadline counts instead of an expiry of the kind, and the other way around for an option of the call.
+func TestDeadlineOfACall(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 6789, time.UTC)
+	args := report{with: &signalbox.Defaults{ExpireAfter: time.Minute}}
+	got, err := Resolve(args, Deadline(at))
+	if err != nil || got.Job.ExpireAfter != 0 || !got.Job.Deadline.Equal(at.Truncate(time.Microsecond)) {
+		t.Errorf("got %+v, %v", got.Job, err)
+	}
+	given, err := defaults.with(nil, []EnqueueOption{Deadline(at)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given, err = given.with(nil, []EnqueueOption{ExpireAfter(time.Hour)}); err != nil || given.expire != time.Hour || !given.deadline.IsZero() {
+		t.Errorf("a list behind another has %v, %v; %v", given.expire, given.deadline, err)
+	}
+}
+
 // Resolve refuses the same calls as Enqueue.
 func TestResolveRefuses(t *testing.T) {
 	t.Parallel()

@@ -223,6 +223,9 @@ func facts(j *inspect.Job) []fact {
 	if !j.ExpiresAt.IsZero() {
 		add("Expires", day(j.ExpiresAt))
 	}
+	if !j.Deadline.IsZero() {
+		add("Deadline", day(j.Deadline))
+	}
 	if !j.EndedAt.IsZero() {
 		add("Ended", day(j.EndedAt))
 	}

@@ -65,7 +65,7 @@ func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job
 	if saved {
 		r.Size = d.claimed.Size()
 	}
-	h.judgeAny(r, d, job, err)
+	why := h.judgeAny(r, d, job, err)
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
 		h.holdBackAfter(d, job, err)
 	}
@@ -73,7 +73,7 @@ func (h *handlers) conclude(r *store.Settlement, d *delivery, job *signalbox.Job
 		h.keepCompleted(r, d, job, saved)
 	}
 	if r.Outcome == store.Retry || r.Outcome == store.Dead {
-		h.announce(r, d, job, err)
+		h.announce(r, d, job, why)
 	}
 	if endsFlows(r) {
 		h.q.keeper.tender.failing.Add(1)
@@ -108,6 +108,11 @@ func (h *handlers) handle(d *delivery) (err error) {
 		h.countUnhandled(d)
 		return d.claimed.Err
 	}
+	ends := !d.claimed.Job.Deadline.IsZero()
+	if ends && d.timeLeft(d.claimed.Job) <= 0 {
+		h.countUnhandled(d)
+		return &tardyError{d.claimed.Job.Deadline, d.claimed.Job.LastError}
+	}
 	k := h.q.w.kinds.of(d.claimed.Job.Kind)
 	if k == nil {
 		h.countUnhandled(d)
@@ -122,6 +127,9 @@ func (h *handlers) handle(d *delivery) (err error) {
 		return errRetryOver
 	}
 	d.handled = true
+	if ends {
+		return d.handleInTime(k.chain)
+	}
 	return k.chain.Handle(d, d.claimed.Job)
 }
 
@@ -151,17 +159,18 @@ func (h *handlers) countUnhandled(d *delivery) {
 }
 
 // judgeAny calls judge. The methods of err are the user's: if one panics, the attempt counts as panicked.
-func (h *handlers) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+func (h *handlers) judgeAny(r *store.Settlement, d *delivery, job *signalbox.Job, err error) (why error) {
+	why = err
 	defer func() {
 		if p := recover(); p != nil {
 			h.judge(r, d, job, &signalbox.PanicError{Value: "the handler's error, when it was looked at", Stack: debug.Stack()})
 		}
 	}()
-	h.judge(r, d, job, err)
+	return h.judge(r, d, job, err)
 }
 
-// judge decides what becomes of the job.
-func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) {
+// judge decides what becomes of the job. It returns why: err, or an error that wraps it.
+func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, err error) error {
 	snooze, snoozed := errors.AsType[*signalbox.SnoozeError](err)
 	cancel, cancelled := errors.AsType[*signalbox.CancelError](err)
 	r.Survived = d.crashes > 0 && d.called.Load() && !isRefused(err) && !errors.Is(err, signalbox.ErrUnknownEncoding)
@@ -174,6 +183,10 @@ func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, e
 	case d.claimed.Err != nil:
 		r.Outcome = store.Dead
 		h.q.log.Error("signalbox: a job is dead: its record can't be read; it is kept as it is", "job", job.ID, "token", job.Token, "error", brief(err))
+	case isTardy(err):
+		r.Outcome = store.Dead
+		r.Record = h.record(d, job, job.Attempt-1, err)
+		h.q.log.Error("signalbox: a job is dead: its deadline was over before a worker had it", d.about(job, "error", brief(err))...)
 	case err == errPutBack:
 		r.Outcome, r.Delay = store.Delay, putBackSoon(job)
 		if job.LastError == "" { // the job says once why it doesn't run
@@ -181,6 +194,8 @@ func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, e
 		}
 		h.q.warn("kind:"+job.Kind, "signalbox: no handler is registered for a kind; its jobs are put back until a worker of the queue has one",
 			d.about(job, "next_try", r.Delay.String(), "kinds", h.q.w.kinds.names())...)
+	case snoozed && d.noTimeFor(job, snooze.Delay):
+		return h.outlive(r, d, job, job.Attempt-1, "snooze", err)
 	case snoozed:
 		r.Outcome, r.Delay = store.Delay, snooze.Delay
 		if snooze.Err != nil && !errors.Is(snooze.Err, lock.ErrHeld) { // that another holds a lock is no trouble
@@ -219,12 +234,15 @@ func (h *handlers) judge(r *store.Settlement, d *delivery, job *signalbox.Job, e
 		h.die(r, d, job, err, "signalbox: a job is dead: its attempts are used up")
 	case h.outOfTime(r, d, job, err):
 		h.die(r, d, job, err, "signalbox: a job is dead: the time to retry it is over")
+	case d.noTimeFor(job, r.Delay):
+		return h.outlive(r, d, job, job.Attempt, "retry", err)
 	default:
 		r.Outcome = store.Retry
 		r.Record = h.record(d, job, job.Attempt, err)
 		h.q.log.Warn("signalbox: an attempt failed",
 			append(d.about(job, "max_attempts", job.MaxAttempts, "retry_in", r.Delay.String(), "error", brief(err)), h.stackOf(job.Kind, err)...)...)
 	}
+	return err
 }
 
 // maxStack bounds the stack of a panic in a log record, in bytes.

@@ -74,7 +74,7 @@ func onFailure(f ErrorHandler) signalbox.Middleware {
 		return signalbox.HandlerFunc(func(ctx context.Context, job *signalbox.Job) error {
 			given := *job // the handler may change its own
 			err := next.Handle(ctx, job)
-			if err == nil || isDecision(err) || ctx.Err() != nil {
+			if err == nil || isDecision(err) || ctx.Err() != nil && context.Cause(ctx) != signalbox.ErrDeadline {
 				return err
 			}
 			return f(ctx, &given, err)

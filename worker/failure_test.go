@@ -21,13 +21,19 @@ import (
 // rehearsal returns a worker of a configuration, with a handler that returns what end does, and a job for it.
 func rehearsal(t *testing.T, cfg worker.Config, end func(*signalbox.Job) error, opts ...worker.Option) (*signalboxtest.Jobs, *worker.Worker, *signalbox.Job) {
 	t.Helper()
+	return rehearsalOf(t, cfg, func(_ context.Context, job *signalbox.Job) error { return end(job) }, opts...)
+}
+
+// rehearsalOf is rehearsal with a handler that has its context.
+func rehearsalOf(t *testing.T, cfg worker.Config, handle func(context.Context, *signalbox.Job) error, opts ...worker.Option) (*signalboxtest.Jobs, *worker.Worker, *signalbox.Job) {
+	t.Helper()
 	jobs := signalboxtest.New(t)
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	w, err := worker.New(jobs.Client(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker.Handle(w, func(_ context.Context, job *signalbox.Job, _ task) error { return end(job) }, opts...)
+	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, _ task) error { return handle(ctx, job) }, opts...)
 	return jobs, w, jobs.NewJob(task{})
 }
 

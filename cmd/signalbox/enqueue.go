@@ -29,6 +29,7 @@ type enqueueFlags struct {
 	at                string
 	after, timeout    spanFlag
 	expire            spanFlag
+	deadline          string
 	priority          string
 	attempts          int
 	retain            retainFlag
@@ -96,6 +97,7 @@ code is 0. So a script can repeat the call.`
 	flags.Var(&f.timeout, "job-timeout", "bound of each attempt (default none)")
 	flags.Var(&f.retain, "retain", "how long the job is kept after it has ended, such as 12h or 30d; or none (default what the queue says)")
 	flags.Var(&f.expire, "expire-after", "the job ends as dead if it hasn't started so long after it is due, such as 5m (default never)")
+	flags.StringVar(&f.deadline, "deadline", "", "the `time` when the time for the job is over, in RFC 3339: no attempt begins or goes on after it (default none)")
 	flags.StringToStringVar(&f.headers, "header", nil, "a header as `name=value`; may be repeated")
 	flags.StringVar(&f.group, "group", "", "the `key` of a group whose jobs take turns with those of others")
 	flags.BoolVar(&f.yields, "yield-on-retry", false, "with --serial: others go on while this job waits for its retry")
@@ -113,6 +115,8 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 	switch {
 	case changed("at") && changed("after"):
 		return nil, usage("--at and --after: want one of them")
+	case changed("deadline") && changed("expire-after"):
+		return nil, usage("--deadline and --expire-after: want one of them")
 	case changed("group") && changed("serial"):
 		return nil, usage("--group and --serial: want one of them")
 	case f.yields && !changed("serial"):
@@ -150,6 +154,13 @@ func (f *enqueueFlags) options(changed func(string) bool) ([]scheduler.EnqueueOp
 	}
 	if changed("expire-after") {
 		opts = append(opts, scheduler.ExpireAfter(f.expire.d))
+	}
+	if changed("deadline") {
+		t, err := parseTime("--deadline", f.deadline)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, scheduler.Deadline(t))
 	}
 	if changed("group") {
 		opts = append(opts, scheduler.Group(f.group))

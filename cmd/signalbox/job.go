@@ -222,6 +222,7 @@ type jobJSON struct {
 	TimeoutSeconds float64  `json:"timeout_seconds"`
 	RetainSeconds  *float64 `json:"retain_seconds"`
 	ExpiresAt      *string  `json:"expires_at"`
+	Deadline       *string  `json:"deadline"`
 	Group          string   `json:"group"`
 	Serial         bool     `json:"serial"`
 	YieldOnRetry   bool     `json:"yield_on_retry"`
@@ -249,7 +250,7 @@ func jobOf(j *inspect.Job) jobJSON {
 	out := jobJSON{
 		Queue: j.Queue, ID: j.ID, Kind: j.Kind, State: string(j.State), Priority: j.Priority.String(), Failed: j.Failed,
 		MaxAttempts: j.MaxAttempts, Crashes: j.Crashes, Survived: j.Survived, TimeoutSeconds: seconds(j.Timeout), Group: j.Group, Serial: j.Serial, YieldOnRetry: j.YieldOnRetry, EnqueuedAt: timestamp(j.EnqueuedAt),
-		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), ExpiresAt: timestamp(j.ExpiresAt), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
+		DueAt: timestamp(j.DueAt), EndedAt: timestamp(j.EndedAt), ExpiresAt: timestamp(j.ExpiresAt), Deadline: timestamp(j.Deadline), LastError: j.LastError, Waits: j.Waits, Worker: j.Worker, Token: j.Token,
 		Since: timestamp(j.Since), Cancelling: j.Cancelling, TraceID: j.TraceID, SpanID: j.SpanID, RunTraceID: j.RunTraceID,
 		RunSpanID: j.RunSpanID, Cursor: j.Cursor, Batch: j.Batch, UniqueKey: j.UniqueKey, UniqueUntil: j.UniqueUntil,
 	}

@@ -196,6 +196,21 @@ func TestJobLsGoesOn(t *testing.T) {
 	}
 }
 
+// A deadline is given to a job, and shown.
+func TestJobDeadline(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, redistest.Start(t))
+	sh.ok("enqueue", "mail", "{}", "--id", "j1", "--deadline", "2200-01-01T00:00:00Z")
+	if out := sh.ok("job", "show", "default", "j1"); !strings.Contains(out, "deadline   2200-01-01T00:00:00Z: no attempt begins or goes on after that") {
+		t.Error(out)
+	}
+	if out := sh.ok("job", "show", "default", "j1", "-o", "json"); !strings.Contains(out, `"expires_at":null,"deadline":"2200-01-01T00:00:00Z"`) {
+		t.Error(out)
+	}
+	sh.fails(exitUsage, []string{"--deadline"}, "enqueue", "mail", "{}", "--deadline", "soon")
+	sh.fails(exitUsage, []string{"--deadline and --expire-after"}, "enqueue", "mail", "{}", "--deadline", "2200-01-01T00:00:00Z", "--expire-after", "1h")
+}
+
 // TestJobJSON pins the fields that programs read. A change here is one of docs/cli/json.md.
 func TestJobJSON(t *testing.T) {
 	t.Parallel()
@@ -204,7 +219,7 @@ func TestJobJSON(t *testing.T) {
 		"--serial", "s1", "--header", "tenant=acme", "--max-attempts", "3")
 	line := sh.ok("job", "ls", "default", "-o", "json")
 	cursor := regexp.MustCompile(`"cursor":"[^"]+"`)
-	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"survived":0,"timeout_seconds":90,"retain_seconds":86400,"expires_at":"TIME","group":"s1","serial":true,"yield_on_retry":false,"batch":"","unique_key":"","unique_until":"",` +
+	common := `"queue":"default","id":"j1","kind":"mail","state":"scheduled","priority":"high","failed":0,"max_attempts":3,"crashes":0,"survived":0,"timeout_seconds":90,"retain_seconds":86400,"expires_at":"TIME","deadline":null,"group":"s1","serial":true,"yield_on_retry":false,"batch":"","unique_key":"","unique_until":"",` +
 		`"enqueued_at":"TIME","due_at":"TIME","ended_at":null,"last_error":"","waits":"until 2200-01-01 00:00:00 UTC","worker":"","token":0,"since":null,` +
 		`"cancelling":false,"trace_id":"","span_id":"","run_trace_id":"","run_span_id":"",`
 	same(t, ages(cursor.ReplaceAllString(line, `"cursor":"C"`)), "{"+common+`"cursor":"C","record_error":""}`)

@@ -32,6 +32,7 @@ var fieldFlags = map[string][]string{
 	"Timeout":             {"job-timeout"},
 	"Retain":              {"retain"},
 	"ExpireAfter":         {"expire-after"},
+	"Deadline":            {"deadline"},
 	"Header":              {"header"},
 	"EnqueueTimeout":      {"timeout"},
 	"time":                {"for"},

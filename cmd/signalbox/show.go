@@ -166,6 +166,9 @@ func (a *app) show(j *inspect.Job, now time.Time) {
 	if !j.ExpiresAt.IsZero() {
 		line("expires", "%s, if it hasn't started by then", stamp(j.ExpiresAt))
 	}
+	if !j.Deadline.IsZero() {
+		line("deadline", "%s: no attempt begins or goes on after that", stamp(j.Deadline))
+	}
 	switch {
 	case j.YieldOnRetry:
 		line("group", "%s, one job at a time; others go on while this one waits for a retry", j.Group)

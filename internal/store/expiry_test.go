@@ -325,3 +325,48 @@ func TestDoctorKnowsExpiry(t *testing.T) {
 	same(t, "the time of a", r.rdb.ZScore(bg, r.keys.Expires, "a").Val(), right)
 	r.check()
 }
+
+// A job that hasn't started by its deadline ends then, whenever it is due. One that has started keeps the deadline for its worker, and expires no more.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	now := r.rdb.Time(bg).Val()
+	past, future := now.Add(-time.Hour), now.Add(time.Hour).Truncate(time.Microsecond)
+	r.enqueued(
+		r.made(signalbox.Job{ID: "late", Deadline: past}, "", When{}),
+		r.made(signalbox.Job{ID: "later", Deadline: past}, "sg", When{After: time.Hour}),
+		r.made(signalbox.Job{ID: "good", Deadline: future}, "", When{}),
+		r.made(signalbox.Job{ID: "waits", Deadline: future}, "", When{At: future.Add(time.Hour)}),
+	)
+	r.check()
+	reply := r.call(ClaimRequest{Want: 5})
+	equal(t, "granted", ids(reply.Deliveries), []string{"good"})
+	equal(t, "ended", late(reply), []string{"late", "later"})
+	d := reply.Deliveries[0]
+	if !d.Job.Deadline.Equal(future) || d.Job.ExpireAfter != 0 || d.Job.Group != "" {
+		t.Errorf("a handler gets %+v", d.Job)
+	}
+	if got := r.rdb.HGet(bg, r.keys.Jobs, "good").Val(); got != string(d.record) {
+		t.Errorf("Redis has the record %q, the worker %q", got, d.record)
+	}
+	for _, id := range []string{"late", "later"} {
+		if v := r.deadOf(id); !v.Job.Deadline.Equal(past.Truncate(time.Microsecond)) {
+			t.Errorf("job %s had the deadline %v", id, v.Job.Deadline)
+		}
+	}
+	if at := r.rdb.ZScore(bg, r.keys.Expires, "waits").Val(); at != float64(future.UnixMicro()) || r.rdb.ZCard(bg, r.keys.Expires).Val() != 1 {
+		t.Errorf("what is due after its deadline expires at %.0f, want %d", at, future.UnixMicro())
+	}
+	reply = r.call(ClaimRequest{Want: 5, Settle: []Settlement{settlement(d, Retry)}})
+	equal(t, "what has started", ids(reply.Deliveries), []string{"good"})
+	if !reply.Deliveries[0].Job.Deadline.Equal(future) {
+		t.Errorf("its next delivery has the deadline %v", reply.Deliveries[0].Job.Deadline)
+	}
+	r.crash()
+	r.check()
+	if again := r.one(); again.Job.ID != "good" || !again.Job.Deadline.Equal(future) {
+		t.Errorf("after a crash, a handler gets %+v", again.Job)
+	}
+	r.check()
+}

@@ -91,6 +91,7 @@ type standInJob struct {
 	turn  int            // its place among those that are ready
 	state signalbox.State
 	ended time.Time // if it has
+	begun bool      // Due has returned it
 	call  int       // the latest call that asked whether it is due later
 	later bool      // what that call was told
 }
@@ -111,11 +112,19 @@ func (j *standInJob) over(now time.Time) bool {
 	return !j.live() && j.job.Retain > 0 && !now.Before(j.ended.Add(j.job.Retain))
 }
 
+// late reports whether the job hasn't started, and its time to start is over.
+func (j *standInJob) late(now time.Time) bool {
+	if !j.job.Deadline.IsZero() {
+		return !j.begun && !now.Before(j.job.Deadline)
+	}
+	return j.job.ExpireAfter > 0 && !now.Before(j.job.ScheduledAt.Add(j.job.ExpireAfter))
+}
+
 // expire ends live jobs whose time to start is over. mu is held.
 func (s *StandIn) expire(now time.Time) {
 	for _, q := range s.queues {
 		for id, j := range q.jobs {
-			if !j.live() || j.job.ExpireAfter == 0 || now.Before(j.job.ScheduledAt.Add(j.job.ExpireAfter)) {
+			if !j.live() || !j.late(now) {
 				continue
 			}
 			if j.job.Retain < 0 {
@@ -193,7 +202,7 @@ func (s *StandIn) Due(works func(namespace, queue string) bool) *signalbox.Job {
 	if first == nil {
 		return nil
 	}
-	first.job.ExpireAfter = 0 // it has started
+	first.job.ExpireAfter, first.begun = 0, true
 	return copies([]*signalbox.Job{first.job})[0]
 }
 
@@ -582,7 +591,7 @@ func (q *standInQueue) update(j *standInJob, now time.Time, due int64, class str
 		return err
 	}
 	if was := j.job; !q.later(j, now) { // it stays where it is, and what its header says
-		job.Priority, job.ScheduledAt, job.Retain, job.ExpireAfter = was.Priority, was.ScheduledAt, was.Retain, was.ExpireAfter
+		job.Priority, job.ScheduledAt, job.Retain, job.ExpireAfter, job.Deadline = was.Priority, was.ScheduledAt, was.Retain, was.ExpireAfter, was.Deadline
 		job.Group, job.Serial, job.YieldOnRetry = was.Group, was.Serial, was.YieldOnRetry
 	}
 	j.job = job

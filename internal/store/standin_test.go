@@ -271,6 +271,8 @@ func TestStandInAgrees(t *testing.T) {
 					}
 					if some(4) {
 						job.ExpireAfter = time.Duration(1+rng.IntN(3)) * time.Hour
+					} else if some(4) {
+						job.Deadline = time.Now().Add(time.Duration(1+rng.IntN(3)) * time.Hour).Truncate(time.Microsecond)
 					}
 					if some(4) {
 						job.Encoding = "other"

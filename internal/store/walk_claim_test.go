@@ -285,7 +285,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 			m.started(f.key, now)
 		}
 		m.started("", now)
-		w.token, f.life = d.Job.Token, 0 // what has started never expires
+		w.token, f.life, f.end = d.Job.Token, 0, 0 // what has started never expires
 		f.where, f.session, f.token, f.holds, f.marked = "running", req.Session, d.Job.Token, f.key != "", false
 		granted = append(granted, grant{id: id, token: d.Job.Token})
 	}

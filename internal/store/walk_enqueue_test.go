@@ -56,6 +56,8 @@ func (w *walk) items() (items []Item) {
 		}
 		if w.rnd.Intn(3) == 0 {
 			job.ExpireAfter = []time.Duration{brief, time.Hour, 3 * time.Hour}[w.rnd.Intn(3)]
+		} else if w.rnd.Intn(6) == 0 {
+			job.Deadline = w.now.Add([]time.Duration{0, time.Hour, 3 * time.Hour}[w.rnd.Intn(3)])
 		}
 		it := w.made(job, key, when)
 		if w.rnd.Intn(8) == 0 {
@@ -137,7 +139,7 @@ func (w *walk) admit(items []Item, got string, now time.Time, room int) (what []
 			n++
 		}
 		outcomes[i] = byte(fate)
-		f := &fact{where: "ready", class: it.class[0], us: now.UnixMicro(), key: keyOf(it), own: retainOf(it), life: lifeOf(it), yields: yields(it)}
+		f := &fact{where: "ready", class: it.class[0], us: now.UnixMicro(), key: keyOf(it), own: retainOf(it), life: lifeOf(it), end: endIn(it.head()), yields: yields(it)}
 		if fate.In() {
 			before[it.id] = MetLive
 			switch {
@@ -161,6 +163,14 @@ func keyOf(it *Item) string { return facts.GroupOf(it.head()) }
 func retainOf(it *Item) time.Duration { return wire.RetainOf([]byte(it.head())) }
 
 func lifeOf(it *Item) time.Duration { return wire.ExpiresOf([]byte(it.head())) }
+
+// endIn returns the deadline of a job that hasn't started, as its record says, in us, or 0.
+func endIn(record string) int64 {
+	if at, started := wire.DeadlineOf([]byte(record)); !at.IsZero() && !started {
+		return at.UnixMicro()
+	}
+	return 0
+}
 
 func yields(it *Item) bool { return wire.YieldsOf([]byte(it.head())) }
 
@@ -264,7 +274,7 @@ func (w *walk) ticks(e *metronome, lane *Lane, it Item, at int64) {
 	}
 	w.m.lanes[lane.key] = &answer{seq: lane.seq, fates: got.list}
 	if fate == PutIn {
-		f := &fact{where: "ready", class: it.class[0], us: at, key: keyOf(&it), life: lifeOf(&it)}
+		f := &fact{where: "ready", class: it.class[0], us: at, key: keyOf(&it), life: lifeOf(&it), end: endIn(it.head())}
 		if f.key != "" {
 			f.where = "lined"
 		}

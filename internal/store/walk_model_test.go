@@ -60,6 +60,7 @@ type fact struct {
 	survived, ran int64
 	us            int64         // when it is, or was, due
 	own           time.Duration // how long its record says that it is kept
+	end           int64         // its deadline in us, if it hasn't started; 0: it has none, or it has started
 	life          time.Duration // how long after it is due the job expires if it hasn't started; 0: never, or it has started
 	holds         bool          // its group
 	yields        bool          // it leaves its serial group while it waits for a retry
@@ -403,8 +404,11 @@ func (m *model) overdue(now int64) bool {
 
 // expires returns when the job expires, in us, or 0 if it doesn't: it has started, it has ended, it is being moved, or it has no time to start.
 func (f *fact) expires() int64 {
-	if f.life == 0 || f.where != "lined" && f.where != "due" || f.us == wire.HeldUntil.UnixMicro() {
+	if f.life == 0 && f.end == 0 || f.where != "lined" && f.where != "due" || f.us == wire.HeldUntil.UnixMicro() {
 		return 0
+	}
+	if f.end > 0 {
+		return f.end
 	}
 	return f.us + f.life.Microseconds()
 }
@@ -641,7 +645,7 @@ func (w *walk) read(v view, some []string) {
 			w.fail("job %s is %q and has the record %q", id, v.jobs[id], record)
 		}
 		f := &fact{
-			key: facts.GroupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), yields: wire.YieldsOf([]byte(record)),
+			key: facts.GroupOf(record), class: record[1], crashes: int(record[2]), us: int64(binary.BigEndian.Uint64([]byte(record[12:20]))), own: wire.RetainOf([]byte(record)), life: wire.ExpiresOf([]byte(record)), end: endIn(record), yields: wire.YieldsOf([]byte(record)),
 			survived: int64(wire.SurvivedOf([]byte(record))), ran: ranOf(record),
 		}
 		words := strings.SplitN(v.jobs[id], " ", 3)

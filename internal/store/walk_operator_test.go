@@ -319,10 +319,17 @@ func (w *walk) lapse() {
 	p := w.rdb.Pipeline()
 	for i, id := range some {
 		f := w.m.jobs[id]
-		f.life = time.Duration(1+w.rnd.Int63n(w.now.UnixMicro()-f.us)) * time.Microsecond
+		left := 1 + w.rnd.Int63n(w.now.UnixMicro()-f.us)
+		part := uint64(left)
+		if f.end > 0 {
+			f.end = f.us + left
+			part = 128<<56 | uint64(f.end)
+		} else {
+			f.life = time.Duration(left) * time.Microsecond
+		}
 		record := []byte(records[i].(string))
 		last := 22 + int(binary.BigEndian.Uint16(record[20:])) // of the extras, which end with the time to start
-		binary.BigEndian.PutUint64(record[last-8:], uint64(f.life.Microseconds()))
+		binary.BigEndian.PutUint64(record[last-8:], part)
 		p.HSet(bg, w.keys.Jobs, id, record)
 		w.redate(p, id)
 	}

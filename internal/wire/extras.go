@@ -17,7 +17,8 @@ const (
 	// FlagUnique is the job's unique key: two bytes with a length, big endian, and a Unique of that length.
 	FlagUnique byte = 4
 	// FlagExpires is how long after it is due the job expires if it hasn't started: 8 bytes, in microseconds, big endian. 0: it has started. Such a job
-	// has a group: one without a group of its own has that of Unstarted.
+	// has a group: one without a group of its own has that of Unstarted. If the first of the bytes is 128, the job has a deadline, and the other seven say
+	// when that is, in microseconds since the Unix epoch. With 129 it has started.
 	FlagExpires byte = 8
 	// flagYield says that a job of a serial group leaves it while it waits for its retry. It has no part in the extras.
 	flagYield byte = 16
@@ -26,6 +27,10 @@ const (
 	flagPast byte = 32
 	// FlagLinks is the links by which the job is a member of a batch, or waits for one: two bytes with a length, big endian, and so many bytes.
 	FlagLinks byte = 64
+
+	// What the first byte of the part of FlagExpires says.
+	deadlineSet     = 128
+	deadlineStarted = 129
 
 	retainLen  = 8
 	expiresLen = 8
@@ -37,6 +42,9 @@ const Unstarted = "{}"
 
 // MaxExpires is the longest time in which a job can have to start.
 const MaxExpires = 10_000 * 24 * time.Hour
+
+// maxDeadline is the last deadline, in microseconds since the Unix epoch: in the year 2255. A double holds no more.
+const maxDeadline = 1<<53 - 1
 
 // MaxRetain is the longest time for which a record can say that its job is kept. A longer one counts as this one. The function own_age
 // of the scripts has the same bound.
@@ -51,7 +59,7 @@ const (
 // Extras returns the flags and the extras of the job's record. The key of a group has at most 200 bytes.
 func Extras(job *signalbox.Job) (flags byte, extras []byte) {
 	group := job.Group
-	if group == "" && job.ExpireAfter > 0 {
+	if group == "" && (job.ExpireAfter > 0 || !job.Deadline.IsZero()) {
 		group = Unstarted
 	}
 	if group != "" {
@@ -72,7 +80,11 @@ func Extras(job *signalbox.Job) (flags byte, extras []byte) {
 		us := max(min(job.Retain, MaxRetain).Microseconds(), 1)
 		flags, extras = flags|flagRetain, binary.BigEndian.AppendUint64(extras, uint64(us))
 	}
-	if job.ExpireAfter > 0 {
+	switch {
+	case !job.Deadline.IsZero():
+		us := uint64(min(max(job.Deadline.UnixMicro(), 1), maxDeadline))
+		flags, extras = flags|FlagExpires, binary.BigEndian.AppendUint64(extras, deadlineSet<<56|us)
+	case job.ExpireAfter > 0:
 		us := max(min(job.ExpireAfter, MaxExpires).Microseconds(), 1)
 		flags, extras = flags|FlagExpires, binary.BigEndian.AppendUint64(extras, uint64(us))
 	}
@@ -129,29 +141,49 @@ const (
 	LinkOver          = 'z' // counts no more
 )
 
-// Shorten takes a time off the time in which the job of a new record has to start, in its extras. 1 µs is left at least: 0 is never.
+// Shorten takes a time off the time in which the job of a new record has to start, in its extras. 1 µs is left at least: 0 is never. A deadline stays.
 func Shorten(flags byte, extras []byte, by time.Duration) {
 	at := behindUnique(flags, extras)
-	if flags&FlagExpires == 0 || len(at) < expiresLen || by <= 0 {
+	if flags&FlagExpires == 0 || len(at) < expiresLen || hasDeadline(at) || by <= 0 {
 		return
 	}
 	us := binary.BigEndian.Uint64(at)
 	binary.BigEndian.PutUint64(at, us-min(uint64(by.Microseconds()), max(us, 1)-1))
 }
 
-// ExpiresOf returns how long after it is due the job expires if it hasn't started, as its record says, or 0 if it never does: it has started, or its
-// producer didn't say so. It reads records of every version.
+// ExpiresOf returns how long after it is due the job expires if it hasn't started, as its record says, or 0 if it doesn't say so: it has started, it has a
+// deadline, or its producer said neither. It reads records of every version.
 func ExpiresOf(record []byte) time.Duration {
+	part := expiresPart(record)
+	if part == nil || hasDeadline(part) {
+		return 0
+	}
+	return time.Duration(min(binary.BigEndian.Uint64(part), uint64(MaxExpires.Microseconds()))) * time.Microsecond
+}
+
+// DeadlineOf returns the job's deadline, as its record says, or the zero time if it has none, and whether it has started. It reads records of every version.
+func DeadlineOf(record []byte) (at time.Time, started bool) {
+	part := expiresPart(record)
+	if part == nil || !hasDeadline(part) {
+		return time.Time{}, false
+	}
+	us := binary.BigEndian.Uint64(part) &^ (0xff << 56)
+	return fromMicros(min(max(us, 1), maxDeadline)), part[0] == deadlineStarted
+}
+
+// hasDeadline reports whether a part of FlagExpires is that of a job with a deadline.
+func hasDeadline(part []byte) bool { return part[0] == deadlineSet || part[0] == deadlineStarted }
+
+// expiresPart returns the part of FlagExpires, or nil if the record has none.
+func expiresPart(record []byte) []byte {
 	extras, ok := extrasOf(record, FlagExpires)
 	if !ok {
-		return 0
+		return nil
 	}
-	flags := record[flagsAt]
-	extras = behindUnique(flags, extras)
-	if len(extras) < expiresLen {
-		return 0
+	if extras = behindUnique(record[flagsAt], extras); len(extras) < expiresLen {
+		return nil
 	}
-	return time.Duration(min(binary.BigEndian.Uint64(extras), uint64(MaxExpires.Microseconds()))) * time.Microsecond
+	return extras[:expiresLen]
 }
 
 // SurvivedOf returns how many deliveries in a row have ended by themselves since the job's last crash, as its record says. It reads records of every

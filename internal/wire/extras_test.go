@@ -147,6 +147,18 @@ func TestChangesOfExtras(t *testing.T) {
 	}
 }
 
+// A deadline is a point in time: no time is taken off it.
+func TestShortenLeavesDeadlines(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMicro(1750003600000000)
+	job := signalbox.Job{Kind: "k", Deadline: at}
+	flags, extras := Extras(&job)
+	Shorten(flags, extras, time.Hour)
+	if got, started := DeadlineOf(appendHead(nil, &job, flags, extras)); !got.Equal(at) || started {
+		t.Errorf("it is %v, started: %v; want %v", got, started, at)
+	}
+}
+
 // bit returns the flag if the part is there.
 func bit(part string, flag byte) byte {
 	if part == "" {

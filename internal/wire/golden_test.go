@@ -48,6 +48,7 @@ type described struct {
 	Timeout     int64             `json:"timeout_us,omitempty"`
 	Retain      int64             `json:"retain_us,omitempty"` // -1: it isn't kept at all
 	Expire      int64             `json:"expire_us,omitempty"`
+	Deadline    int64             `json:"deadline_us,omitempty"`
 	Group       string            `json:"group,omitempty"`
 	Serial      bool              `json:"serial,omitempty"`
 	Yields      bool              `json:"yield_on_retry,omitempty"`
@@ -125,7 +126,7 @@ func (d described) job(t testing.TB) signalbox.Job {
 	return signalbox.Job{
 		Kind: d.Kind, Payload: payload, Encoding: d.Encoding, Headers: d.Headers, Priority: priorities[d.Priority], Crashes: d.Crashes,
 		EnqueuedAt: fromMicros(uint64(d.Enqueued)), ScheduledAt: fromMicros(uint64(d.Due)),
-		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, ExpireAfter: time.Duration(d.Expire) * time.Microsecond, LastError: d.LastError,
+		Attempt: d.Failed + 1, MaxAttempts: d.MaxAttempts, Timeout: time.Duration(d.Timeout) * time.Microsecond, ExpireAfter: time.Duration(d.Expire) * time.Microsecond, Deadline: fromMicros(uint64(d.Deadline)), LastError: d.LastError,
 		Effect: d.Effect, Born: fromMicros(uint64(d.Born)), Incarnation: incarnation, Finished: d.Finished, Saved: saved, Retain: retain, Group: d.Group, Serial: d.Serial, YieldOnRetry: d.Yields,
 	}
 }

@@ -21,6 +21,8 @@ type said struct {
 	Due      int64  `json:"due"`
 	Retain   *int64 `json:"retain"`
 	Expire   int64  `json:"expire"`
+	Deadline int64  `json:"deadline"`
+	Started  bool   `json:"started"`
 	Group    string `json:"group"`
 	Yields   bool   `json:"yields"`
 	Scope    string `json:"scope"`
@@ -92,9 +94,13 @@ func (want said) check(t *testing.T, name string, record []byte) {
 	if got := ExpiresOf(record).Microseconds(); got != want.Expire {
 		t.Errorf("%s: it expires after %d us, want %d", name, got, want.Expire)
 	}
+	deadline, started := DeadlineOf(record)
+	if us := micros(deadline); us != uint64(want.Deadline) || started != want.Started {
+		t.Errorf("%s: it has the deadline %d us, and has started: %v; want %d, %v", name, us, started, want.Deadline, want.Started)
+	}
 	if want.Written {
 		made := signalbox.Job{
-			Kind: "k", EnqueuedAt: job.EnqueuedAt, ScheduledAt: job.ScheduledAt, Retain: retain, ExpireAfter: time.Duration(want.Expire) * time.Microsecond,
+			Kind: "k", EnqueuedAt: job.EnqueuedAt, ScheduledAt: job.ScheduledAt, Retain: retain, ExpireAfter: time.Duration(want.Expire) * time.Microsecond, Deadline: deadline,
 			Group: strings.TrimPrefix(strings.TrimLeft(want.Group, "gs"), Unstarted), Serial: strings.HasPrefix(want.Group, "s"), YieldOnRetry: want.Yields,
 		}
 		if got := AppendRecord(nil, &made); !bytes.Equal(got, record) {

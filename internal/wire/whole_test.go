@@ -22,7 +22,7 @@ func TestWhole(t *testing.T) {
 			continue
 		}
 		w, exact, err := DecodeWhole(v.record, &job)
-		if err != nil || !exact || len(w.Attempts) != len(v.kept) || (v.extras || v.job.Retain != 0 || v.job.ExpireAfter != 0 || v.job.Group != "") != (w.Flags != 0) {
+		if err != nil || !exact || len(w.Attempts) != len(v.kept) || (v.extras || v.job.Retain != 0 || v.job.ExpireAfter != 0 || !v.job.Deadline.IsZero() || v.job.Group != "") != (w.Flags != 0) {
 			t.Errorf("%s: %+v, exact %v, %v", v.name, w, exact, err)
 		}
 		if record := w.Record(); !bytes.Equal(record, v.record) {

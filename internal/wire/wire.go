@@ -283,6 +283,7 @@ func decodeHead(record []byte, job *signalbox.Job) error {
 	job.EnqueuedAt = fromMicros(binary.BigEndian.Uint64(record[4:]))
 	job.ScheduledAt = fromMicros(binary.BigEndian.Uint64(record[12:]))
 	job.Retain, job.ExpireAfter = RetainOf(record), ExpiresOf(record)
+	job.Deadline, _ = DeadlineOf(record)
 	job.Group, job.Serial = GroupOf(record)
 	job.YieldOnRetry = job.Serial && YieldsOf(record)
 	return nil

@@ -23,12 +23,16 @@ func GroupOf(head string) string {
 // ExpiryOf returns when a job with this record expires if it hasn't started by then, in us, or 0 if it never does. It is the function expiry_of of the scripts.
 func ExpiryOf(record string) int64 {
 	expires := wire.ExpiresOf([]byte(record)).Microseconds()
-	if expires == 0 {
+	deadline, started := wire.DeadlineOf([]byte(record))
+	if expires == 0 && (deadline.IsZero() || started) {
 		return 0
 	}
 	due := int64(binary.BigEndian.Uint64([]byte(record[12:20])))
-	if due >= wire.HeldUntil.UnixMicro() {
+	switch {
+	case due >= wire.HeldUntil.UnixMicro():
 		return 0
+	case expires == 0:
+		return deadline.UnixMicro()
 	}
 	return min(due+expires, 1<<53-1)
 }

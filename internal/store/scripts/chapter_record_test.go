@@ -24,6 +24,8 @@ type recordVector struct {
 	Due      int64  `json:"due"`
 	Retain   *int64 `json:"retain"`
 	Expire   *int64 `json:"expire"`
+	Deadline int64  `json:"deadline"`
+	Started  bool   `json:"started"`
 	Group    string `json:"group"`
 	Scope    string `json:"scope"`
 	Unique   string `json:"unique"`
@@ -84,6 +86,9 @@ func (v *recordVector) shows() string {
 	if v.Expire != nil && *v.Expire > 0 {
 		expires = min(v.Due+*v.Expire, 1<<53-1)
 	}
+	if v.Deadline > 0 && !v.Started && v.Due < 1<<53 {
+		expires = v.Deadline
+	}
 	if v.Group != "" {
 		group = v.Group
 	}
@@ -135,6 +140,9 @@ func ofGo(record string, got string) string {
 	}
 	if after := wire.ExpiresOf(b).Microseconds(); after > 0 && v.Due < 1<<53 {
 		v.Expire = &after
+	}
+	if at, started := wire.DeadlineOf(b); !at.IsZero() {
+		v.Deadline, v.Started = at.UnixMicro(), started
 	}
 	if key, serial := wire.GroupOf(b); key != "" {
 		v.Group = map[bool]string{true: "s", false: "g"}[serial] + key

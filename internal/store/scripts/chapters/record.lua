@@ -184,19 +184,18 @@ local function own_age(record)
 end
 
 -- Returns when a job with this record expires (us) if it hasn't started by then, or nil if it never does. Then, if the record has that part, where
--- it begins. A job that has started has 0 there. One that is held, since it is being moved, doesn't expire meanwhile.
+-- it begins. A job that has started has 0 there, or 129 and its deadline. One that is held, since it is being moved, doesn't expire meanwhile.
 local function expiry_of(record)
   local flags, first, last = extras_in(record)
-  if flags % 16 < 8 then
+  first = flags % 16 >= 8 and part_at(8, flags, record, first)
+  if not first or first + 7 > last then
     return nil
   end
-  first = part_at(8, flags, record, first)
-  if first + 7 > last then
-    return nil
-  end
-  local us, due = number_at(record, first, longest_time), due_of(record)
-  if us == 0 or due >= due_when_held then
+  local us, due, kind = number_at(record, first, longest_time), due_of(record), byte_at(record, first)
+  if us == 0 or kind == 129 or due >= due_when_held then
     return nil, first
+  elseif kind == 128 then -- a deadline: the other seven bytes
+    return math.max(number_at('\0' .. string.sub(record, first + 1, first + 7), 1, 9007199254740991), 1), first
   end
   return math.min(due + us, 9007199254740991), first -- a double holds no more
 end

@@ -87,7 +87,7 @@ local function pay_rates(draw, g, records, busy, seen, now, steady)
 end
 
 -- Looks at a job that was drawn and that may expire. If its time is over, it ends, and nil is returned. Else it has started, and never expires: returns its
--- record.
+-- record. One with a deadline keeps that, for its worker.
 local function begin_expiring(id, record, ends)
   local at, part = expiry_of(record)
   if not at then
@@ -98,7 +98,8 @@ local function begin_expiring(id, record, ends)
     expire(ends, id, record)
     return nil
   end
-  record = string.sub(record, 1, part - 1) .. string.rep('\0', 8) .. string.sub(record, part + 8)
+  local begun = string.byte(record, part) == 128 and '\129' .. string.sub(record, part + 1, part + 7) or string.rep('\0', 8)
+  record = string.sub(record, 1, part - 1) .. begun .. string.sub(record, part + 8)
   redis.call('HSET', JOBS, id, record)
   return record
 end
