@@ -240,19 +240,15 @@ func Example_order() {
 		if err != nil {
 			return err
 		}
-		ins, err := inspect.New(rdb, inspect.Config{})
-		if err != nil {
-			return err
-		}
 		if err := order(ctx, s, "order-7", []string{"cat.png", "dog.png", "owl.png"}); err != nil {
 			return err
 		}
 		show := func(order string) error {
-			f, err := ins.Flow(ctx, "images", order)
-			if err != nil { // inspect.ErrNoFlow: it was over a day ago, or never was
+			st, err := s.BatchStatus(ctx, scheduler.Ref{Namespace: "default", Queue: "images", ID: order})
+			if err != nil { // scheduler.ErrNoBatch: it was over a day ago, or never was
 				return err
 			}
-			fmt.Printf("%d of %d pictures have ended, %d without success\n", f.Total-f.Open, f.Total, f.Dead+f.Gone)
+			fmt.Printf("%d of %d pictures have ended, %d without success\n", st.Total-st.Open, st.Total, st.Dead+st.Gone)
 			return nil
 		}
 		if err := show("order-7"); err != nil {

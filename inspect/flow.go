@@ -39,34 +39,20 @@ type Flow struct {
 
 // State returns what is to be known first of a batch, in a word: "over", "cancelled" until it is over, "failed" until it is over, "unsealed" or "open".
 func (f *Flow) State() string {
-	switch {
-	case f.Over:
-		return "over"
-	case f.Cancelled:
-		return "cancelled"
-	case f.Failed:
-		return "failed"
-	case f.Unsealed:
-		return "unsealed"
-	}
-	return "open"
+	counted := facts.Flow{Unsealed: f.Unsealed, Failed: f.Failed, Cancelled: f.Cancelled, Over: f.Over}
+	return counted.State()
 }
 
 func flowOf(queue string, f *facts.Flow) Flow {
 	flow := Flow{
 		Queue: queue, ID: f.Name, Unsealed: f.Unsealed, Failed: f.Failed, Cancelled: f.Cancelled, Over: f.Over, FailFast: f.FailFast,
 		Total: f.Total, Open: f.Open, Completed: f.OK, Dead: f.Dead, Gone: f.Gone, Callbacks: f.Waiters, CreatedAt: f.Created,
+		SealBy: f.SealBy(), EndBy: f.EndBy(),
 	}
 	if f.Over {
 		flow.EndedAt = f.Since
-		return flow
-	}
-	flow.CalledAt = f.Since
-	if f.Unsealed {
-		flow.SealBy = f.Since.Add(f.Within)
-	}
-	if f.Timeout > 0 && !f.Cancelled {
-		flow.EndBy = f.Created.Add(f.Timeout)
+	} else {
+		flow.CalledAt = f.Since
 	}
 	return flow
 }

@@ -171,7 +171,7 @@ func BatchOf(ctx context.Context) (b *Batch, ok bool) {
 	if !ok {
 		return &Batch{}, false
 	}
-	return &Batch{ref: m.Of(), member: m, resumed: true}, true
+	return &Batch{queue: m.Queue().Name(), ref: m.Of(), member: m, resumed: true}, true
 }
 
 // errNotOfBatch says that the context of a BatchOf was not that of a member.

@@ -211,6 +211,37 @@ func ExampleWait() {
 	// dead no such user
 }
 
+// A service shows how far a batch is. Its reference goes to the customer as text.
+func ExampleScheduler_BatchStatus() {
+	s, end := example()
+	defer end()
+	ctx := context.Background()
+	b, err := s.Batch(ctx, "mail", scheduler.FlowID("news-7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for user := range int64(3) {
+		if _, err := b.Add(ctx, Welcome{UserID: user}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := b.Seal(ctx); err != nil {
+		log.Fatal(err)
+	}
+	text := b.Ref().String()
+
+	ref, err := scheduler.ParseRef(text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	st, err := s.BatchStatus(ctx, ref)
+	if err != nil { // scheduler.ErrNoBatch: it was over a day ago, or never was
+		log.Fatal(err)
+	}
+	fmt.Printf("%s is %s: %d of %d have ended, %d without success\n", text, st.State, st.Total-st.Open, st.Total, st.Dead+st.Gone)
+	// Output: {default:mail}news-7 is open: 0 of 3 have ended, 0 without success
+}
+
 // Every process registers the entry and runs it. Each tick is enqueued once.
 func ExampleScheduler_Cron() {
 	s, end := example()

@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
-// A Ref names a job: the one with an ID in a queue of a namespace. [Result.Ref] returns it, and [Scheduler.Status] says how the job is. It goes as text, by String or in JSON, to where somebody asks for
+// A Ref names a job: the one with an ID in a queue of a namespace. [Result.Ref] returns it, and [Scheduler.Status] says how the job is. That of [Batch.Ref] names a batch, for [Scheduler.BatchStatus]. It goes as text, by String or in JSON, to where somebody asks for
 // the job later: [ParseRef] reads it.
 //
 // The text is no secret, and isn't signed: who can write one may name any job. So check whether the job is one that its reader may see. A Ref names what has the ID: after the job has

@@ -60,11 +60,8 @@ func (s *Scheduler) Status(ctx context.Context, ref Ref) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	st, err := s.status(ctx, q, ref)
 	if err != nil {
 		return Status{}, fmt.Errorf("scheduler: status of job %s: %w", ref, err)
@@ -72,14 +69,22 @@ func (s *Scheduler) Status(ctx context.Context, ref Ref) (Status, error) {
 	return st, nil
 }
 
-// home returns the queue of a job. It isn't one of the scheduler's: whoever wrote the reference may have made up the queue.
+// bounded returns a context of a call that reads: Config.EnqueueTimeout ends it if ctx has no deadline.
+func (s *Scheduler) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, s.timeout)
+}
+
+// home returns the queue of a job, or of a batch. It isn't one of the scheduler's: whoever wrote the reference may have made up the queue.
 func (s *Scheduler) home(ref Ref) (*store.Queue, error) {
 	if err := ref.check(); err != nil {
 		return nil, err
 	}
 	q := store.New(s.rdb, s.namespace, ref.Queue)
 	if q.Namespace() != ref.Namespace {
-		return nil, fmt.Errorf("scheduler: %w reference of a job: it is of namespace %s, and this scheduler's is %s", signalbox.ErrInvalid, ref.Namespace, q.Namespace())
+		return nil, fmt.Errorf("scheduler: %w reference: it is of namespace %s, and this scheduler's is %s", signalbox.ErrInvalid, ref.Namespace, q.Namespace())
 	}
 	return q, nil
 }

@@ -59,7 +59,7 @@ func TestBatchGrowsFromInside(t *testing.T) {
 	got.handle(w)
 	worker.Handle(w, func(ctx context.Context, job *signalbox.Job, in task) error {
 		b, ok := scheduler.BatchOf(ctx)
-		if !ok || b.ID() != "grows" {
+		if !ok || b.ID() != "grows" || b.Ref() != (scheduler.Ref{Namespace: r.queue.Namespace(), Queue: r.queue.Name(), ID: "grows"}) || b.Queue() != r.queue.Name() {
 			t.Errorf("job %s is of batch %v", job.ID, b)
 		}
 		if err := b.Seal(ctx); !errors.Is(err, signalbox.ErrInvalid) {

@@ -33,6 +33,8 @@ func (d *delivery) member() any {
 // Of implements [parcelseam.Member], as the others do.
 func (m *member) Of() facts.FlowRef { return m.ref }
 
+func (m *member) Queue() *store.Queue { return m.d.session.queue.store }
+
 func (m *member) Lock(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:

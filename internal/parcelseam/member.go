@@ -17,6 +17,8 @@ type Member interface {
 	Unlock()
 	// Of returns the batch.
 	Of() facts.FlowRef
+	// Queue returns the queue of the batch.
+	Queue() *store.Queue
 	// Enter returns what the next jobs are made by. Place is how many the delivery has added. The error says why it can add none.
 	Enter() (*Origin, error)
 	// Next begins a call that adds jobs. Until then Add makes the same call again.

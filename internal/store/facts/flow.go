@@ -31,6 +31,37 @@ type Flow struct {
 	Within, Timeout                  time.Duration // how long it may stay unsealed after a call; how long it may last, 0: for ever
 }
 
+// State returns what is to be known first of a flow, in a word.
+func (f *Flow) State() string {
+	switch {
+	case f.Over:
+		return "over"
+	case f.Cancelled:
+		return "cancelled"
+	case f.Failed:
+		return "failed"
+	case f.Unsealed:
+		return "unsealed"
+	}
+	return "open"
+}
+
+// SealBy returns when the flow is cancelled unless it is sealed by then; zero if it is sealed.
+func (f *Flow) SealBy() time.Time {
+	if !f.Unsealed || f.Over {
+		return time.Time{}
+	}
+	return f.Since.Add(f.Within)
+}
+
+// EndBy returns when the flow is cancelled unless it is over by then; zero if it isn't.
+func (f *Flow) EndBy() time.Time {
+	if f.Timeout == 0 || f.Over || f.Cancelled {
+		return time.Time{}
+	}
+	return f.Created.Add(f.Timeout)
+}
+
 // flags notes what the flags of a flow say. It reports whether they are known.
 func (f *Flow) flags(text string) bool {
 	for _, c := range text {
