@@ -90,7 +90,7 @@ func TestRealTasks(t *testing.T) {
 		if job.State != want.state && (job.State != signalbox.StateReady || id != "pending") || job.Failed != want.failed || job.Headers["tenant"] != "acme" || want.failed > 0 && job.LastError != "no luck" {
 			t.Errorf("%s: %+v", id, job)
 		}
-		if id == "scheduled" && (!job.DueAt.Equal(due) || job.UniqueKey == "" || !job.ExpiresAt.Equal(due.Add(time.Hour))) || id == "pending" && (job.Timeout != time.Minute || job.Retain != time.Hour) {
+		if id == "scheduled" && (!job.DueAt.Equal(due) || job.UniqueKey == "" || !job.Deadline.Equal(due.Add(time.Hour))) || id == "pending" && (job.Timeout != time.Minute || job.Retain != time.Hour) {
 			t.Errorf("%s: %+v", id, job)
 		}
 	}
