@@ -55,19 +55,19 @@ chaos: ## 100,000 jobs through worker processes that are killed every second
 
 .PHONY: batches
 batches: ## batches of 100,000 jobs through worker processes of which one is killed every second (STEPS=n for n jobs)
-	set -o pipefail; go test ./worker -run 'TestBatchesUnderKills' -flows.members=$(STEPS) -flows.size=1000 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+	set -o pipefail; go test ./worker -run 'TestBatchesUnderKills' -flows.members=$(STEPS) -flows.size=1000 -timeout 60m -count=1 -v | grep -aEv '^ *(=== |child_test|time=)'
 
 .PHONY: suspects
 suspects: ## 200 jobs whose processes are killed twice, and 200 jobs and a bomb; three minutes
-	set -o pipefail; go test ./worker -run 'TestTwoKills|TestBombAmongInnocents' -suspects.jobs=200 -suspects.length=15s -suspects.ttl=4s -timeout 20m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+	set -o pipefail; go test ./worker -run 'TestTwoKills|TestBombAmongInnocents' -suspects.jobs=200 -suspects.length=15s -suspects.ttl=4s -timeout 20m -count=1 -v | grep -aEv '^ *(=== |child_test|time=)'
 
 .PHONY: lines
 lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is killed each second, on one Redis and on a Cluster; what is used of a rate, also of one that changes
-	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRatesThatChange|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -Ev '^ *(=== |child_test|time=)'
+	set -o pipefail; go test ./worker -run 'TestLinesUnderKills|TestRatesAreUsed|TestRatesThatChange|TestRunningLimitsAreUsed' -proof.jobs=100000 -proof.lines=1000 -proof.rate=2000 -parallel 1 -timeout 30m -count=1 -v | grep -aEv '^ *(=== |child_test|time=)'
 
 .PHONY: walk
 walk: ## 100,000 random transitions of queues with groups, as many with unique keys, and as many with batches, 10,000 walks of moves and 2,000 of copies of dead jobs with failovers, and what they leave checked (STEPS=n for n)
-	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestFlowWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -Ev '^ *(=== |--- PASS)'
+	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestFlowWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -aEv '^ *(=== |--- PASS)'
 
 .PHONY: lock-proof
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/internals/reliability (QUICK=1: three, more on a busy machine, not kept)

@@ -39,6 +39,7 @@ type lateCall struct {
 	key     string
 	send    func()
 	forgets []string // jobs whose notes it may remove, since their copies were made
+	told    bool     // its mover was told that the queue which fails over has a receipt
 }
 
 // work has a worker of a queue run all that it finds. A job dies, whether it has had its effect or not. A copy has the effect, and completes.
@@ -200,13 +201,14 @@ func (w *copyWalk) walk() {
 			callers[g], order = ids, append(order, g)
 		}
 	}
+	failing := []*rig{w.rig, w.to}[w.rnd.IntN(2)]
 	turn := func(k int) { // makes a call
 		g := order[k]
 		g.turn <- struct{}{}
 		_, ok := <-g.here
 		if g.late != nil {
 			w.note("a call to %s is late", g.key)
-			c := lateCall{key: g.key, send: g.late}
+			c := lateCall{key: g.key, send: g.late, told: g.told[failing.Queue.keys.Jobs]}
 			if g.put {
 				c.forgets = callers[g]
 			}
@@ -218,7 +220,7 @@ func (w *copyWalk) walk() {
 		}
 	}
 	const steps = 60
-	failing, at := []*rig{w.rig, w.to}[w.rnd.IntN(2)], 1+w.rnd.IntN(steps-10)
+	at := 1 + w.rnd.IntN(steps-10)
 	saveAt := max(0, at-1-w.rnd.IntN(20))
 	sweepAt := w.rnd.IntN(4 * steps)
 	var saved memory
@@ -228,8 +230,8 @@ func (w *copyWalk) walk() {
 			saved = failing.remember()
 		}
 		if i == at {
-			told := slices.ContainsFunc(order, func(g *gated) bool { return g.told[failing.Queue.keys.Jobs] })
 			late = slices.DeleteFunc(late, func(c lateCall) bool { return strings.HasPrefix(c.key, failing.Queue.keys.Prefix) })
+			told := slices.ContainsFunc(order, func(g *gated) bool { return g.told[failing.Queue.keys.Jobs] }) || slices.ContainsFunc(late, func(c lateCall) bool { return c.told })
 			var forgets []string
 			for g, ids := range callers {
 				if g.put {
