@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
@@ -62,6 +63,32 @@ func (s *Scheduler) BatchStatus(ctx context.Context, ref Ref) (BatchStatus, erro
 	}
 	if err != nil {
 		return BatchStatus{}, fmt.Errorf("scheduler: status of batch %s: %w", ref, err)
+	}
+	return batchStatusOf(ref, &f), nil
+}
+
+// BatchStatusOf returns how the batch is that the job is of whose handler calls it: as a member of the batch, or as a callback of [OnSuccess], [OnEnd] or [OnFailure]. ctx is the handler's. It is one short call to Redis, with the worker's client and rights.
+//
+// To a member its own batch has at least one open job: itself. To the job of OnSuccess or of OnEnd the batch is over, unless an operator has had a member run again meanwhile. To the job of OnFailure members may go on, and others may fail: the numbers are those of the moment.
+//
+// The error wraps [ErrNoBatch] if the job is of no batch, or the batch is forgotten; that happens to a callback that is retried 30 days later. Any other error is that of Redis. If ctx has no deadline, the call takes 5 s at most.
+func BatchStatusOf(ctx context.Context) (BatchStatus, error) {
+	of, ok := ctx.Value(parcelseam.FlowKey{}).(parcelseam.Flow)
+	if !ok {
+		return BatchStatus{}, fmt.Errorf("%w: ctx is not that of a handler whose job is a member or a callback of one", ErrNoBatch)
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultEnqueueTimeout)
+		defer cancel()
+	}
+	ref := Ref{Namespace: of.Queue.Namespace(), Queue: of.Queue.Name(), ID: of.Of.Name}
+	f, found, err := of.Queue.Flow(ctx, of.Of.Name)
+	if err == nil && (!found || f.Mark != of.Of.Mark) {
+		err = ErrNoBatch
+	}
+	if err != nil {
+		return BatchStatus{}, fmt.Errorf("scheduler: status of the job's batch %s: %w", ref, err)
 	}
 	return batchStatusOf(ref, &f), nil
 }

@@ -76,6 +76,8 @@ func (d *delivery) Value(key any) any {
 		return d.follower()
 	case parcelseam.MemberKey:
 		return d.member()
+	case parcelseam.FlowKey:
+		return d.flow()
 	case handlerctx.EndKey:
 		return &d.ends
 	case handlerctx.JobKey:

@@ -30,6 +30,15 @@ func (d *delivery) member() any {
 	return d.long.member.Load()
 }
 
+// flow returns the batch that the delivery's job is a member or a callback of, or nil if there is none.
+func (d *delivery) flow() any {
+	ref, ok := d.claimed.AnyFlowOf()
+	if !ok {
+		return nil
+	}
+	return parcelseam.Flow{Queue: d.session.queue.store, Of: ref}
+}
+
 // Of implements [parcelseam.Member], as the others do.
 func (m *member) Of() facts.FlowRef { return m.ref }
 

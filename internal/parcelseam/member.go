@@ -10,6 +10,15 @@ import (
 // MemberKey is the context key for the [Member] of a delivery whose job is a member of a batch.
 type MemberKey struct{}
 
+// FlowKey is the context key for the [Flow] of a delivery whose job is a member or a callback of a batch.
+type FlowKey struct{}
+
+// A Flow is a batch, and the queue that it is in. Package worker makes it, and scheduler.BatchStatusOf finds it.
+type Flow struct {
+	Queue *store.Queue
+	Of    facts.FlowRef
+}
+
 // A Member adds jobs to the batch that it is of. Package worker makes it, and scheduler.BatchOf finds it. It is locked while it is asked.
 type Member interface {
 	// Lock waits until nobody else has it locked. The error is that of ctx, if that ends before.

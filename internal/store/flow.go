@@ -39,11 +39,15 @@ func NewFlowMark() string {
 }
 
 // FlowOf returns the flow that the delivery's job is a member of. ok is false if it is a member of none.
-func (d *Delivery) FlowOf() (ref facts.FlowRef, ok bool) { return memberOf(d.record) }
+func (d *Delivery) FlowOf() (ref facts.FlowRef, ok bool) { return linkedTo(d.record, "r") }
 
-func memberOf(record []byte) (ref facts.FlowRef, ok bool) {
+// AnyFlowOf returns the flow that the delivery's job is a member of, or has waited for. ok is false if there is none.
+func (d *Delivery) AnyFlowOf() (ref facts.FlowRef, ok bool) { return linkedTo(d.record, "rSEF") }
+
+// linkedTo returns the flow of the first link in a record that has one of these roles.
+func linkedTo(record []byte, roles string) (ref facts.FlowRef, ok bool) {
 	for link := range strings.SplitSeq(wire.LinksOf(record), " ") {
-		if link != "" && link[0] == wire.LinkMember {
+		if link != "" && strings.IndexByte(roles, link[0]) >= 0 {
 			name, mark, found := strings.Cut(link[1:], "{")
 			return facts.FlowRef{Name: name, Mark: mark}, found
 		}
