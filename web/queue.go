@@ -135,6 +135,9 @@ func (v *visit) queue() (answer, error) {
 		}
 	}
 	p.Facts = v.settings(p)
+	if v.away == nil {
+		p.Facts = append(p.Facts, v.memory(own))
+	}
 	a := answer{name: "queue", title: "Queue " + clean(own, 100), queue: own, body: p}
 	if p.stats != nil {
 		a.sheet = p.sheet

@@ -65,6 +65,16 @@ func counted(n int64, one string) string {
 	return commas(n) + " " + one + "s"
 }
 
+// size writes a number of bytes.
+func size(n int64) string {
+	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if one := int64(1) << (40 - 10*i); n >= one {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(one)), ".0") + " " + unit
+		}
+	}
+	return counted(n, "byte")
+}
+
 // perSecond writes a rate.
 func perSecond(v float64) string {
 	switch {

@@ -48,7 +48,7 @@ func commandsOf(rule []string) []string {
 	var commands []string
 	for _, word := range rule {
 		name, ok := strings.CutPrefix(word, "+")
-		if ok && !strings.Contains(name, "|") && !slices.Contains([]string{"hello", "ping", "info"}, name) {
+		if ok && !slices.Contains([]string{"hello", "ping", "info", "client|setname"}, name) {
 			commands = append(commands, name)
 		}
 	}

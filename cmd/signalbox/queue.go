@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
-	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queuePause(), a.queueResume(), a.queueDeleteWaiting(), a.queueRm(), a.queueSet(), a.queueSettings(), a.queueLimit(), a.queueHold(), a.queueGroups())
+	return a.group("queue", "List queues and their statistics, pause them, change settings", a.queueLs(), a.queueStats(), a.queueMemory(), a.queuePause(), a.queueResume(), a.queueDeleteWaiting(), a.queueRm(), a.queueSet(), a.queueSettings(), a.queueLimit(), a.queueHold(), a.queueGroups())
 }
 
 func (a *app) queueLs() *cobra.Command {

@@ -55,11 +55,11 @@ var roleCalls = map[Role][]string{
 
 // viewerCalls are those of package inspect where it reads.
 var viewerCalls = []string{
-	"EVALSHA", "EVAL", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZLEXCOUNT", "ZRANGE", "ZSCAN", "ZSCORE",
+	"EVALSHA", "EVAL", "EXISTS", "GET", "HGET", "HGETALL", "HLEN", "HMGET", "HSCAN", "LLEN", "LRANGE", "MEMORY|USAGE", "SCAN", "SISMEMBER", "SMEMBERS", "TIME", "TYPE", "ZLEXCOUNT", "ZRANGE", "ZSCAN", "ZSCORE",
 }
 
 // Commands returns the Redis commands that a queue's clients of these roles call, inside and outside of
-// scripts: upper case, sorted, each once. Those of a client's own handshake (HELLO, CLIENT) and of
+// scripts: upper case, sorted, each once. A part of a command stands behind a "|", as in an ACL. Those of a client's own handshake (HELLO, CLIENT) and of
 // health checks (INFO, PING) are not among them.
 func Commands(roles ...Role) []string {
 	var all []string

@@ -343,8 +343,8 @@ func Denied(ctx context.Context, rdb redis.UniversalClient, key string, err erro
 	return err
 }
 
-// keyless are the commands that have no key of a queue.
-var keyless = []string{"TIME", "EVAL", "EVALSHA", "PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"}
+// keyless are the commands that have no key of a queue, and those that a script can't ask about.
+var keyless = []string{"MEMORY|USAGE", "TIME", "EVAL", "EVALSHA", "PUBLISH", "SPUBLISH", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"}
 
 // user returns the name of the client's user. It asks the server only if the client doesn't know the name: a user with the rights of the docs may not ask, and Redis notes that it did
 // in its ACL LOG.
