@@ -244,7 +244,7 @@ func (s *stage) unseen(queue, name string, ago time.Duration) {
 // Each method of an inspector either changes nothing, or has a lever, or is listed as one that only the command line has.
 func TestLeversOfInspect(t *testing.T) {
 	t.Parallel()
-	reads := strings.Fields(`Changes DeadByError Entries Entry Export Flow FlowJobs Flows Groups GroupsOf Holds Job Jobs Latest LimitsOf Locks Outboxes PausedGroups
+	reads := strings.Fields(`Changes DeadByError Entries Entry Export Flow FlowJobs Flows Groups GroupsOf Holds Job Jobs Latest LimitsOf Locks Memory Outboxes PausedGroups
 		Queue Queues Settings Stats Totals Workers`)
 	levers := map[string][]string{
 		"Pause": {"pause queue"}, "Resume": {"resume queue"}, "HoldBack": {"hold queue", "release queue", "hold group", "release group"},
