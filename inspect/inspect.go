@@ -16,6 +16,7 @@
 //	stats, err := ins.Stats(ctx, "mail", inspect.ByMinute) // what happened in the last three hours
 //	totals, err := ins.Totals(ctx, "mail")                 // and since the queue began
 //	memory, err := ins.Memory(ctx, "mail")                 // how many bytes of Redis' memory it takes
+//	servers, err := ins.Servers(ctx)                       // what Redis says of itself: version, memory, persistence, clients, replicas
 //
 // Looking changes nothing, and needs no right to write: see docs/operations/access.md. A queue may have millions of jobs: a listing makes short calls, and
 // holds about a megabyte of records at a time. It can be left, and taken up behind a job with the job's Cursor.

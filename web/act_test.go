@@ -245,7 +245,7 @@ func (s *stage) unseen(queue, name string, ago time.Duration) {
 func TestLeversOfInspect(t *testing.T) {
 	t.Parallel()
 	reads := strings.Fields(`Changes DeadByError Entries Entry Export Flow FlowJobs Flows Groups GroupsOf Holds Job Jobs Latest LimitsOf Locks Memory Outboxes PausedGroups
-		Queue Queues Settings Stats Totals Workers`)
+		Queue Queues Servers Settings Stats Totals Workers`)
 	levers := map[string][]string{
 		"Pause": {"pause queue"}, "Resume": {"resume queue"}, "HoldBack": {"hold queue", "release queue", "hold group", "release group"},
 		"PauseGroup": {"pause group"}, "ResumeGroup": {"resume group"},

@@ -16,15 +16,9 @@ const memoryTTL = 15 * time.Second
 // memory says how much of Redis' memory a queue takes.
 func (v *visit) memory(queue string) fact {
 	f := fact{Name: "Memory in Redis"}
-	m, err := read(v.Context(), v.looks, "memory\x00"+queue, memoryTTL, func(ctx context.Context) (inspect.Memory, error) {
-		return v.ins.Memory(ctx, queue)
-	})
-	switch {
-	case errors.Is(err, inspect.ErrNotKnown):
-		f.Value = "not known: Redis doesn't say, or its user may not call MEMORY USAGE"
-		return f
-	case err != nil:
-		f.Value = "could not be read. " + v.reason(err)
+	m, err := v.readMemory(queue)
+	if err != nil {
+		f.Value = memoryUnknown(v, err)
 		return f
 	}
 	var parts []string
@@ -38,4 +32,19 @@ func (v *visit) memory(queue string) fact {
 	}
 	f.Value = "about " + size(m.Total()) + ": " + cmp.Or(strings.Join(parts, ", "), "nothing")
 	return f
+}
+
+// memoryUnknown says why the memory of a queue isn't known.
+func memoryUnknown(v *visit, err error) string {
+	if errors.Is(err, inspect.ErrNotKnown) {
+		return "not known: Redis doesn't say, or its user may not call MEMORY USAGE"
+	}
+	return "could not be read. " + v.reason(err)
+}
+
+// readMemory reads how much memory a queue takes.
+func (v *visit) readMemory(queue string) (inspect.Memory, error) {
+	return read(v.Context(), v.looks, "memory\x00"+queue, memoryTTL, func(ctx context.Context) (inspect.Memory, error) {
+		return v.ins.Memory(ctx, queue)
+	})
 }

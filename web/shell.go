@@ -70,6 +70,7 @@ func readTemplates(names ...string) map[string]*template.Template {
 var funcs = template.FuncMap{
 	"n":      func(n any) string { return commas(whole(n)) },
 	"span":   span,
+	"size":   size,
 	"name":   name,
 	"moment": moment,
 	"day":    day,

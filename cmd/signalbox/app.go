@@ -106,7 +106,7 @@ JSON: ` + guide + `cli/json.md`,
 	flags.StringVarP(&a.output, "output", "o", "table", "table for people, json for programs")
 	a.connection.register(flags)
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.queueCommand(), a.jobCommand(), a.flowCommand(), a.workerCommand(), a.cronCommand(), a.lockCommand(), a.outboxCommand(), a.enqueueCommand(), a.exportCommand(), a.importCommand(), a.doctorCommand(), a.topCommand(), a.webCommand())
+	root.AddCommand(a.queueCommand(), a.jobCommand(), a.flowCommand(), a.workerCommand(), a.cronCommand(), a.lockCommand(), a.outboxCommand(), a.enqueueCommand(), a.exportCommand(), a.importCommand(), a.doctorCommand(), a.redisCommand(), a.topCommand(), a.webCommand())
 	return root
 }
 

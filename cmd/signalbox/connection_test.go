@@ -180,7 +180,7 @@ func TestConnectionUsage(t *testing.T) {
 		sh.fails(exitUsage, tc.parts, append([]string{"queue", "ls"}, strings.Fields(tc.args)...)...)
 	}
 	sh.fails(exitUsage, []string{`no command "quue"`, "Did you mean queue?"}, "quue")
-	sh.fails(exitUsage, []string{`no command "stop"`, "ls, stats, pause"}, "queue", "stop")
+	sh.fails(exitUsage, []string{`no command "stop"`, "ls, stats, memory, pause"}, "queue", "stop")
 	sh.fails(exitUsage, []string{"queue pause QUEUE"}, "queue", "pause")
 }
 

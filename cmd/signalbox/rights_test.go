@@ -36,7 +36,7 @@ func TestRights(t *testing.T) {
 		}
 		sh.env["REDIS_URL"] = "redis://" + role + ":CHANGE-ME@" + srv.Addr()
 	}
-	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"queue", "groups", "mail"}, {"queue", "hold", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"job", "errors", "mail"}, {"queue", "stats"}, {"queue", "memory"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}, {"doctor"}}
+	look := [][]string{{"queue", "ls"}, {"queue", "ls", "mail"}, {"queue", "groups", "mail"}, {"queue", "hold", "mail"}, {"job", "ls"}, {"job", "ls", "mail"}, {"job", "show", "mail", "j1"}, {"job", "errors", "mail"}, {"queue", "stats"}, {"queue", "memory"}, {"redis"}, {"worker", "ls"}, {"cron", "ls"}, {"cron", "next", "digest"}, {"doctor"}}
 	sh.declares(rdb, "mail", "digest", "0 9 29 2 *")
 	as("viewer")
 	for _, args := range look {

@@ -196,12 +196,7 @@ func isPassing(err error) bool {
 }
 
 func (f *Findings) readInfo(info string) {
-	fields := make(map[string]string)
-	for line := range strings.Lines(info) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[k] = v
-		}
-	}
+	fields := fieldsOf(info)
 	f.Version, f.Mode = fields["redis_version"], cmp.Or(fields["redis_mode"], fields["server_mode"]) // server_mode is Valkey's name for it
 	switch fields["aof_enabled"] {
 	case "1":
