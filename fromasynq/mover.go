@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/server"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // Config configures a [Mover]. The zero value moves all tasks of all queues to queues of the same names in the namespace "default".
@@ -76,15 +77,15 @@ func (t *target) ask(ctx context.Context) error {
 	if t.asked {
 		return nil
 	}
-	settings, err := t.q.Settings(ctx)
+	made, err := t.q.Settings().Read(ctx)
 	if err != nil {
 		return err
 	}
-	counts, err := t.q.Counts(ctx)
+	counts, err := t.q.Looks().Counts(ctx)
 	if err != nil {
 		return err
 	}
-	kept := store.Filled(settings.Retention)
+	kept := settings.Filled(made.Retention)
 	t.age, t.room, t.asked = kept.Age, kept.Jobs-counts.Dead, true
 	return nil
 }
@@ -98,7 +99,7 @@ func (t *target) prepare(ctx context.Context, pause bool) error {
 		t.ready = true
 	}
 	if pause && !t.paused {
-		if _, err := t.q.Pause(ctx); err != nil {
+		if _, err := t.q.Settings().Pause(ctx); err != nil {
 			return err
 		}
 		t.paused = true

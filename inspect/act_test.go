@@ -119,7 +119,7 @@ func TestDoInVain(t *testing.T) {
 			t.Errorf("%T of %s: it was %q", c.a, c.id, was)
 		}
 	}
-	if c, err := s.Counts(t.Context()); err != nil || c.Dead != 2 || c.Ready != 4 || c.Due != 3 {
+	if c, err := s.Looks().Counts(t.Context()); err != nil || c.Dead != 2 || c.Ready != 4 || c.Due != 3 {
 		t.Errorf("something was changed: %+v, %v", c, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestDoAll(t *testing.T) {
 		dry := b
 		dry.DryRun = true
 		do(odd, inspect.Retry{}, dry, inspect.BulkCounts{Seen: n + 1, Matched: n / 2})
-		if c, err := s.Counts(t.Context()); err != nil || c.Dead != n+1 {
+		if c, err := s.Looks().Counts(t.Context()); err != nil || c.Dead != n+1 {
 			t.Fatalf("a dry run: %+v, %v", c, err)
 		}
 		do(odd, inspect.Retry{}, b, inspect.BulkCounts{Seen: n + 1, Matched: n / 2, Done: n / 2})
@@ -170,7 +170,7 @@ func TestDoAll(t *testing.T) {
 			t.Errorf("%d reports", reports)
 		}
 		s.lists("the other kind", inspect.Filter{State: signalbox.StateDead, Kind: "other"}, "other")
-		if c, err := s.Counts(t.Context()); err != nil || c.Ready != n/2 || c.Dead != n/2+1 || c.Total.Revived != n/2 {
+		if c, err := s.Looks().Counts(t.Context()); err != nil || c.Ready != n/2 || c.Dead != n/2+1 || c.Total.Revived != n/2 {
 			t.Errorf("after that: %+v, %v", c, err)
 		}
 		ready := inspect.Filter{State: signalbox.StateReady}
@@ -190,7 +190,7 @@ func TestDoAll(t *testing.T) {
 		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.BulkCounts{Seen: 2, Matched: 2, Done: 2})
 		do(runs, inspect.Cancel{}, inspect.Bulk{}, inspect.BulkCounts{Seen: 2})
 		do(inspect.Filter{State: signalbox.StateDead}, inspect.Delete{}, b, inspect.BulkCounts{Seen: n/2 + 1, Matched: n/2 + 1, Done: n/2 + 1})
-		if c, err := s.Counts(t.Context()); err != nil || c.Ready+c.Due+c.Dead != 0 || c.Cancelled != 30 || c.Running != 2 {
+		if c, err := s.Looks().Counts(t.Context()); err != nil || c.Ready+c.Due+c.Dead != 0 || c.Cancelled != 30 || c.Running != 2 {
 			t.Errorf("at the end: %+v, %v", c, err)
 		}
 	})

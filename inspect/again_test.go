@@ -37,7 +37,7 @@ func TestDoAllActsOnce(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, redistest.Start(t).Client())
 			const n = 600 // some pages
-			s.must(s.SetCompleted(t.Context(), signalbox.Retention{Jobs: n}))
+			s.must(s.Settings().SetCompleted(t.Context(), signalbox.Retention{Jobs: n}))
 			for first := 0; first < n; first += 200 {
 				s.puts(numbered("j", n)[first : first+200]...)
 				s.end(c.outcome, c.lastError, s.claim(200)...)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // maxDeadLooked is the most dead jobs that [Inspector.DeadByError] looks at.
@@ -58,7 +58,7 @@ func (i *Inspector) deadByError(ctx context.Context, queue string, most int) (De
 	failed := func(err error) (DeadSummary, error) {
 		return DeadSummary{}, fmt.Errorf("inspect: the dead jobs of queue %s: %w", queue, err)
 	}
-	total, jobs, err := i.store(queue).Newest(ctx, most)
+	total, jobs, err := i.store(queue).Looks().Newest(ctx, most)
 	if err != nil {
 		return failed(err)
 	}
@@ -99,7 +99,7 @@ type errorKey struct {
 }
 
 // addTo adds a job that has ended to its group.
-func addTo(groups map[errorKey]*ErrorGroup, v *store.View) {
+func addTo(groups map[errorKey]*ErrorGroup, v *looks.View) {
 	pattern, literal := fold(v.Job.LastError)
 	key := errorKey{v.State, v.Job.Kind, pattern}
 	g := groups[key]

@@ -88,7 +88,7 @@ func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
 	errs := []error{err}
 	for _, queue := range queues {
 		q := i.store(queue)
-		err := q.CheckLayout(ctx)
+		err := q.Site().CheckLayout(ctx)
 		var names []string
 		if err == nil {
 			names, err = q.EntryNames(ctx)
@@ -111,7 +111,7 @@ func (i *Inspector) Entry(ctx context.Context, queue, name string) (Entry, error
 	if err := i.validEntry(queue, name); err != nil {
 		return Entry{}, err
 	}
-	if err := i.store(queue).CheckLayout(ctx); err != nil {
+	if err := i.store(queue).Site().CheckLayout(ctx); err != nil {
 		return Entry{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
 	entries, err := i.entries(ctx, queue, []string{name})

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // An Exported counts what Export has written, and what it has left.
@@ -47,7 +47,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		return done, fmt.Errorf("inspect: export of queue %s: %w", queue, err)
 	}
 	q := i.store(queue)
-	situation, err := q.Situation(ctx)
+	situation, err := q.Looks().Situation(ctx)
 	if err != nil {
 		return failed(err)
 	}
@@ -57,7 +57,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		return failed(err)
 	}
 	done.Completed = counts.Completed
-	own, err := q.GroupLimits(ctx)
+	own, err := q.Settings().GroupLimits(ctx)
 	if err != nil {
 		return failed(err)
 	}
@@ -65,7 +65,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 	for group, l := range own {
 		limitsOf[group] = limitsToFile(l)
 	}
-	applied, err := q.Applied(ctx)
+	applied, err := q.Settings().Applied(ctx)
 	if err != nil {
 		return failed(err)
 	}
@@ -99,7 +99,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			return failed(err)
 		}
 	}
-	holds, err := q.Holds(ctx)
+	holds, err := q.Settings().Holds(ctx)
 	if err != nil {
 		return failed(err)
 	}
@@ -142,15 +142,15 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 
 // retention returns what the settings of a file keep.
 func (s *fileSettings) retention() signalbox.Retention {
-	return store.RetentionOf(s.KeepJobs, s.KeepBytes, s.KeepMicros)
+	return settings.RetentionOf(s.KeepJobs, s.KeepBytes, s.KeepMicros)
 }
 
 // applied returns the values of Configs that were applied where the file comes from.
-func (s *fileSettings) applied() store.Applied {
-	return store.Applied{Settings: s.Applied, Groups: s.AppliedOf}
+func (s *fileSettings) applied() settings.Applied {
+	return settings.Applied{Settings: s.Applied, Groups: s.AppliedOf}
 }
 
 // completed returns what the settings of a file keep of completed jobs.
 func (s *fileSettings) completed() signalbox.Retention {
-	return store.RetentionOf(s.KeepCompleted, s.KeepCompletedBytes, s.KeepCompletedMicros)
+	return settings.RetentionOf(s.KeepCompleted, s.KeepCompletedBytes, s.KeepCompletedMicros)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // fileFormat is the version of the files of Export. docs/cli/files.md has the format.
@@ -78,34 +79,34 @@ func (l fileLimits) limits() signalbox.Limits {
 // setLimits gives a queue the limits of the file, and pauses the groups that it names. Groups that have limits of their own, or are paused, and aren't in the
 // file, keep that.
 func (s *fileSettings) setLimits(ctx context.Context, q *store.Queue) error {
-	if _, err := q.SetLimits(ctx, s.Limits.limits()); err != nil {
+	if _, err := q.Settings().SetLimits(ctx, s.Limits.limits()); err != nil {
 		return err
 	}
-	if _, err := q.SetGroupLimits(ctx, s.GroupLimits.limits()); err != nil {
+	if _, err := q.Settings().SetGroupLimits(ctx, s.GroupLimits.limits()); err != nil {
 		return err
 	}
 	for _, group := range slices.Sorted(maps.Keys(s.LimitsOf)) {
 		l := s.LimitsOf[group].limits()
-		if _, err := q.SetLimitsOf(ctx, group, l); err != nil {
+		if _, err := q.Settings().SetLimitsOf(ctx, group, l); err != nil {
 			return err
 		}
 	}
 	for _, group := range s.PausedGroups {
 		for _, key := range groupKeys(group) {
-			if _, err := q.PauseGroup(ctx, key); err != nil {
+			if _, err := q.Settings().PauseGroup(ctx, key); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := q.SetMaxLength(ctx, s.MaxLength)
+	_, err := q.Settings().SetMaxLength(ctx, s.MaxLength)
 	return err
 }
 
 // checkLimits returns an error for limits that can't be.
 func (s *fileSettings) checkLimits() error {
-	errs := []error{store.ValidateMaxLength(s.MaxLength), store.ValidateLimits(s.Limits.limits()), store.ValidateLimits(s.GroupLimits.limits())}
+	errs := []error{settings.ValidateMaxLength(s.MaxLength), settings.ValidateLimits(s.Limits.limits()), settings.ValidateLimits(s.GroupLimits.limits())}
 	for group, l := range s.LimitsOf {
-		errs = append(errs, layout.ValidateGroup(group), store.ValidateLimits(l.limits()))
+		errs = append(errs, layout.ValidateGroup(group), settings.ValidateLimits(l.limits()))
 	}
 	for _, group := range s.PausedGroups {
 		errs = append(errs, layout.ValidateGroup(group))
@@ -156,7 +157,7 @@ func (line *filePast) past() (store.Past, error) {
 }
 
 // hold returns what a line of pastHold says.
-func (line *filePast) hold() (h store.Hold, err error) {
+func (line *filePast) hold() (h settings.Hold, err error) {
 	if h.Until, err = time.Parse(time.RFC3339Nano, line.Until); err != nil {
 		return h, fmt.Errorf("%w until: want a time in RFC 3339", signalbox.ErrInvalid)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // maxFlowLooked is how many jobs of a state [Inspector.FlowJobs] looks at.
@@ -54,7 +55,7 @@ func (i *Inspector) flowJobs(ctx context.Context, queue, id string, most int) (F
 	groups := make(map[errorKey]*ErrorGroup)
 	look := func(state signalbox.State, from time.Time) error {
 		looked := 0
-		for v, err := range q.Jobs(ctx, store.Listing{State: state, From: from}) {
+		for v, err := range q.Looks().Jobs(ctx, looks.Listing{State: state, From: from}) {
 			if err != nil {
 				return fmt.Errorf("inspect: the %s jobs of batch %s of queue %s: %w", state, id, queue, err)
 			}
@@ -107,8 +108,8 @@ func awaitsOf(role byte) string {
 	return ""
 }
 
-func callbackOf(v *store.View, awaits string) Callback {
-	c := Callback{jobOf(v, &store.Situation{}), awaits}
+func callbackOf(v *looks.View, awaits string) Callback {
+	c := Callback{jobOf(v, &looks.Situation{}), awaits}
 	c.Payload, c.Headers, c.Result, c.Cursor = nil, nil, nil, ""
 	if c.State != signalbox.StateAwaiting {
 		c.Waits = "" // what else keeps it from running wasn't read

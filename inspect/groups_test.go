@@ -73,7 +73,7 @@ func TestGroupsOf(t *testing.T) {
 	s.lines("c", false, store.When{After: time.Hour}, "c1")
 	s.claim(2)
 	s.must(s.ins.SetLimitsOf(ctx, s.Name(), "a", signalbox.Limits{Running: 7}))
-	first, err := s.HoldBack(ctx, "ga", "", 2*time.Hour)
+	first, err := s.Settings().HoldBack(ctx, "ga", "", 2*time.Hour)
 	s.must(err)
 	until, err := s.ins.HoldBack(ctx, s.Name(), "a", time.Hour)
 	if s.must(err); !until.Equal(first) {

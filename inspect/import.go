@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // Importing says how [Inspector.Import] goes about it. The zero value puts the jobs in, and leaves the queue's settings as they are.
@@ -142,7 +143,7 @@ func (im *importer) run(ctx context.Context) error {
 		return fmt.Errorf("%w: its last line is missing: it was cut off behind line %d", ErrFile, im.lines.n)
 	}
 	if im.resume {
-		_, err := im.q.Resume(ctx)
+		_, err := im.q.Settings().Resume(ctx)
 		return err
 	}
 	return nil
@@ -163,12 +164,12 @@ func (im *importer) head(ctx context.Context) error {
 	}
 	im.own = head.Queue == im.q.Name() && cmp.Or(head.Namespace, layout.DefaultNamespace) == cmp.Or(im.namespace, layout.DefaultNamespace)
 	if im.o.Settings {
-		if err := errors.Join(store.ValidateSlots(head.Settings.Slots), store.ValidateRetention(head.Settings.retention()), store.ValidateRetention(head.Settings.completed()),
-			store.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits(), head.Settings.applied().Validate()); err != nil {
+		if err := errors.Join(settings.ValidateSlots(head.Settings.Slots), settings.ValidateRetention(head.Settings.retention()), settings.ValidateRetention(head.Settings.completed()),
+			settings.ValidateCopies(im.q.Name(), head.Settings.CopyDead), head.Settings.checkLimits(), head.Settings.applied().Validate()); err != nil {
 			return err
 		}
 	}
-	if err := im.q.CheckLayout(ctx); err != nil {
+	if err := im.q.Site().CheckLayout(ctx); err != nil {
 		return err
 	}
 	if im.o.DryRun {
@@ -181,27 +182,27 @@ func (im *importer) head(ctx context.Context) error {
 		return nil
 	}
 	if im.resume = !head.Settings.Paused; !im.resume {
-		if _, err := im.q.Pause(ctx); err != nil {
+		if _, err := im.q.Settings().Pause(ctx); err != nil {
 			return err
 		}
 	}
 	// First, so that what follows isn't replaced by a worker that starts meanwhile.
-	if err := im.q.Carry(ctx, head.Settings.applied()); err != nil {
+	if err := im.q.Settings().Carry(ctx, head.Settings.applied()); err != nil {
 		return err
 	}
-	if _, err := im.q.SetSlots(ctx, head.Settings.Slots); err != nil {
+	if _, err := im.q.Settings().SetSlots(ctx, head.Settings.Slots); err != nil {
 		return err
 	}
-	if err := im.q.SetRetention(ctx, head.Settings.retention()); err != nil {
+	if err := im.q.Settings().SetRetention(ctx, head.Settings.retention()); err != nil {
 		return err
 	}
-	if err := im.q.SetCompleted(ctx, head.Settings.completed()); err != nil {
+	if err := im.q.Settings().SetCompleted(ctx, head.Settings.completed()); err != nil {
 		return err
 	}
 	if err := head.Settings.setLimits(ctx, im.q); err != nil {
 		return err
 	}
-	return im.q.SetCopies(ctx, head.Settings.CopyDead)
+	return im.q.Settings().SetCopies(ctx, head.Settings.CopyDead)
 }
 
 // A failedError is the error of a call of Redis, not of a line.
@@ -263,7 +264,7 @@ func (im *importer) past(ctx context.Context, line []byte) error {
 		if im.o.DryRun {
 			return nil
 		}
-		if err := im.q.HoldUntil(ctx, hold); err != nil {
+		if err := im.q.Settings().HoldUntil(ctx, hold); err != nil {
 			return &failedError{err}
 		}
 		return nil

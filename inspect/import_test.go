@@ -83,7 +83,7 @@ func (s *stage) withPast(jobs int) string {
 	hash("unique", "k kopen", fmt.Sprint(till, " gone"))
 	s.must(s.rdb.ZAdd(ctx, s.keys+"windows", redis.Z{Score: float64(till), Member: "k kopen"}).Err())
 	// Until a whole second: the times of servers whose clocks differ by less than half of one are the same then, rounded.
-	_, err := s.HoldBack(ctx, "gslow", "j000001", time.Until(time.Now().Truncate(time.Second).Add(time.Hour)))
+	_, err := s.Settings().HoldBack(ctx, "gslow", "j000001", time.Until(time.Now().Truncate(time.Second).Add(time.Hour)))
 	s.must(err)
 	dead := s.claim(1)
 	s.end(store.Dead, "boom", dead...)
@@ -105,7 +105,7 @@ func (s *stage) past() (all []string) {
 		s.must(err)
 		all = append(all, fmt.Sprintf("%+v", p))
 	}
-	holds, err := s.Holds(s.t.Context())
+	holds, err := s.Settings().Holds(s.t.Context())
 	s.must(err)
 	for _, h := range holds {
 		all = append(all, fmt.Sprint(h.Group, h.By, h.Until.Round(time.Second)))

@@ -70,7 +70,9 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/server"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // ErrNoQueue is wrapped by the error of a call that names a queue which no producer and no worker has used.
@@ -206,7 +208,7 @@ func (i *Inspector) Pause(ctx context.Context, queue string) (changed bool, err 
 	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
-	changed, err = i.store(queue).Pause(ctx)
+	changed, err = i.store(queue).Settings().Pause(ctx)
 	if err != nil {
 		return false, fmt.Errorf("inspect: pause queue %s: %w", queue, err)
 	}
@@ -218,7 +220,7 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
-	changed, err = i.store(queue).Resume(ctx)
+	changed, err = i.store(queue).Settings().Resume(ctx)
 	if err != nil {
 		return false, fmt.Errorf("inspect: resume queue %s: %w", queue, err)
 	}
@@ -233,16 +235,16 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 // group is the key of a scheduler.Group or of a scheduler.Serial: both are paused, by two calls, the plain group first. After an error one of them may be paused: call it again. It may have no jobs
 // yet. changed is false if both were paused already. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) PauseGroup(ctx context.Context, queue, group string) (changed bool, err error) {
-	return i.switchGroup(ctx, queue, group, "pause", (*store.Queue).PauseGroup)
+	return i.switchGroup(ctx, queue, group, "pause", (*settings.Queue).PauseGroup)
 }
 
 // ResumeGroup ends a pause of a group, and of the serial group with the same key, and has workers look for their jobs. Limits of the group, and what holds it back, stay.
 // changed is false if neither was paused. The error is as that of [Inspector.PauseGroup].
 func (i *Inspector) ResumeGroup(ctx context.Context, queue, group string) (changed bool, err error) {
-	return i.switchGroup(ctx, queue, group, "resume", (*store.Queue).ResumeGroup)
+	return i.switchGroup(ctx, queue, group, "resume", (*settings.Queue).ResumeGroup)
 }
 
-func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *store.Queue, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
+func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *settings.Queue, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
 	if err := layout.ValidateGroup(group); err != nil {
 		return false, fmt.Errorf("inspect: %w", err)
 	}
@@ -250,7 +252,7 @@ func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, 
 		return false, err
 	}
 	for _, key := range groupKeys(group) {
-		one, err := do(i.store(queue), ctx, key)
+		one, err := do(i.store(queue).Settings(), ctx, key)
 		if err != nil {
 			return changed, fmt.Errorf("inspect: %s a group of queue %s: %w", verb, queue, err)
 		}
@@ -268,7 +270,7 @@ func (i *Inspector) PausedGroups(ctx context.Context, queue string) (map[string]
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
 	}
-	all, err := i.store(queue).PausedGroups(ctx)
+	all, err := i.store(queue).Settings().PausedGroups(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: paused groups of queue %s: %w", queue, err)
 	}
@@ -285,13 +287,13 @@ func (i *Inspector) PausedGroups(ctx context.Context, queue string) (map[string]
 // A field that is 0 gets its default. Workers drop what is too much within the next minutes. The error wraps
 // [signalbox.ErrInvalid] if the queue can't have r, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.Retention) error {
-	if err := store.ValidateRetention(r); err != nil {
+	if err := settings.ValidateRetention(r); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if err := i.store(queue).SetRetention(ctx, r); err != nil {
+	if err := i.store(queue).Settings().SetRetention(ctx, r); err != nil {
 		return fmt.Errorf("inspect: retention of queue %s: %w", queue, err)
 	}
 	return nil
@@ -302,13 +304,13 @@ func (i *Inspector) SetRetention(ctx context.Context, queue string, r signalbox.
 // within a second, or within a minute or so if they miss the message. The error wraps [signalbox.ErrInvalid] if the queue can't have r, and [ErrNoQueue] if
 // nobody has used the queue.
 func (i *Inspector) SetCompletedRetention(ctx context.Context, queue string, r signalbox.Retention) error {
-	if err := store.ValidateRetention(r); err != nil {
+	if err := settings.ValidateRetention(r); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if err := i.store(queue).SetCompleted(ctx, r); err != nil {
+	if err := i.store(queue).Settings().SetCompleted(ctx, r); err != nil {
 		return fmt.Errorf("inspect: retention of completed jobs of queue %s: %w", queue, err)
 	}
 	return nil
@@ -319,13 +321,13 @@ func (i *Inspector) SetCompletedRetention(ctx context.Context, queue string, r s
 // and whose copies are still to be made. The queue's workers make the copies: docs/jobs/retention.md says what a copy is, and when it is there. The error wraps
 // [signalbox.ErrInvalid] if to can't be the name of a queue, or is the queue itself, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) SetCopyDead(ctx context.Context, queue, to string) error {
-	if err := store.ValidateCopies(queue, to); err != nil {
+	if err := settings.ValidateCopies(queue, to); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if err := i.store(queue).SetCopies(ctx, to); err != nil {
+	if err := i.store(queue).Settings().SetCopies(ctx, to); err != nil {
 		return fmt.Errorf("inspect: copies of dead jobs of queue %s: %w", queue, err)
 	}
 	return nil
@@ -335,13 +337,13 @@ func (i *Inspector) SetCopyDead(ctx context.Context, queue, to string) error {
 // limit. It counts from the next claim on: jobs that run go on. The error wraps [signalbox.ErrInvalid] if a queue can't have l, and [ErrNoQueue]
 // if nobody has used the queue.
 func (i *Inspector) SetLimits(ctx context.Context, queue string, l signalbox.Limits) error {
-	return i.limit(ctx, queue, l, "limits of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimits(ctx, l); return err })
+	return i.limit(ctx, queue, l, "limits of queue %s: %w", func(q *store.Queue) error { _, err := q.Settings().SetLimits(ctx, l); return err })
 }
 
 // SetGroupLimits sets what runs of each group of a queue at most, if it has no limits of its own: see [Inspector.SetLimitsOf]. Otherwise it is as
 // [Inspector.SetLimits]. A serial group has one job at a time, whatever Running says.
 func (i *Inspector) SetGroupLimits(ctx context.Context, queue string, l signalbox.Limits) error {
-	return i.limit(ctx, queue, l, "limits of the groups of queue %s: %w", func(q *store.Queue) error { _, err := q.SetGroupLimits(ctx, l); return err })
+	return i.limit(ctx, queue, l, "limits of the groups of queue %s: %w", func(q *store.Queue) error { _, err := q.Settings().SetGroupLimits(ctx, l); return err })
 }
 
 // SetLimitsOf sets what runs of one group of a queue at most, in place of what was set for it before. Running if it is 0, and Rate if its Jobs is 0, are
@@ -352,7 +354,7 @@ func (i *Inspector) SetLimitsOf(ctx context.Context, queue, group string, l sign
 	if err := layout.ValidateGroup(group); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	return i.limit(ctx, queue, l, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.SetLimitsOf(ctx, group, l); return err })
+	return i.limit(ctx, queue, l, "limits of a group of queue %s: %w", func(q *store.Queue) error { _, err := q.Settings().SetLimitsOf(ctx, group, l); return err })
 }
 
 // LimitsOf returns the limits of the groups of a queue that have limits of their own, by their keys, as [Inspector.SetLimitsOf] sets
@@ -361,7 +363,7 @@ func (i *Inspector) LimitsOf(ctx context.Context, queue string) (map[string]sign
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
 	}
-	all, err := i.store(queue).GroupLimits(ctx)
+	all, err := i.store(queue).Settings().GroupLimits(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: limits of the groups of queue %s: %w", queue, err)
 	}
@@ -373,13 +375,13 @@ func (i *Inspector) LimitsOf(ctx context.Context, queue string) (map[string]sign
 // scheduler.WaitForRoom. The jobs that are there stay, however many they are. n is 1 to 1,000,000,000; 0 is no maximum. The error wraps [signalbox.ErrInvalid] if a
 // queue can't have n, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) SetMaxLength(ctx context.Context, queue string, n int) error {
-	if err := store.ValidateMaxLength(n); err != nil {
+	if err := settings.ValidateMaxLength(n); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if _, err := i.store(queue).SetMaxLength(ctx, n); err != nil {
+	if _, err := i.store(queue).Settings().SetMaxLength(ctx, n); err != nil {
 		return fmt.Errorf("inspect: maximum length of queue %s: %w", queue, err)
 	}
 	return nil
@@ -406,7 +408,7 @@ func (i *Inspector) HoldBack(ctx context.Context, queue, group string, d time.Du
 		keys = groupKeys(group)
 	}
 	for _, key := range keys {
-		end, err := i.store(queue).HoldBack(ctx, key, "", d)
+		end, err := i.store(queue).Settings().HoldBack(ctx, key, "", d)
 		if err != nil {
 			return until, fmt.Errorf("inspect: hold back jobs of queue %s: %w", queue, err)
 		}
@@ -433,7 +435,7 @@ func (i *Inspector) Holds(ctx context.Context, queue string) ([]Hold, error) {
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
 	}
-	all, err := i.store(queue).Holds(ctx)
+	all, err := i.store(queue).Settings().Holds(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: what is held back of queue %s: %w", queue, err)
 	}
@@ -477,7 +479,7 @@ func (i *Inspector) Groups(ctx context.Context, queue string, most int) (groups 
 	if err := i.known(ctx, queue); err != nil {
 		return nil, false, err
 	}
-	all, more, err := i.store(queue).GroupsInUse(ctx, most)
+	all, more, err := i.store(queue).Looks().GroupsInUse(ctx, most)
 	if err != nil {
 		return nil, false, fmt.Errorf("inspect: groups of queue %s: %w", queue, err)
 	}
@@ -498,7 +500,7 @@ func (i *Inspector) GroupsOf(ctx context.Context, queue, group string) (groups [
 		return nil, err
 	}
 	for _, key := range groupKeys(group) {
-		g, found, err := i.store(queue).GroupInUse(ctx, key)
+		g, found, err := i.store(queue).Looks().GroupInUse(ctx, key)
 		if err != nil {
 			return nil, fmt.Errorf("inspect: a group of queue %s: %w", queue, err)
 		}
@@ -509,12 +511,12 @@ func (i *Inspector) GroupsOf(ctx context.Context, queue, group string) (groups [
 	return groups, nil
 }
 
-func groupOf(g store.GroupInUse) Group {
+func groupOf(g looks.GroupInUse) Group {
 	return Group{Key: g.Key[1:], Serial: g.Key[0] == 's', Running: g.Holding, Waiting: g.Waiting, Paused: g.Paused, PausedSince: g.Since, HeldUntil: g.Until, Limits: g.Limits}
 }
 
 func (i *Inspector) limit(ctx context.Context, queue string, l signalbox.Limits, format string, set func(*store.Queue) error) error {
-	if err := store.ValidateLimits(l); err != nil {
+	if err := settings.ValidateLimits(l); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
@@ -531,13 +533,13 @@ func (i *Inspector) limit(ctx context.Context, queue string, l signalbox.Limits,
 // has more of them than slots takes no others meanwhile. The error wraps [signalbox.ErrInvalid] if n is out of bounds, and [ErrNoQueue]
 // if nobody has used the queue.
 func (i *Inspector) SetSlots(ctx context.Context, queue string, n int) error {
-	if err := store.ValidateSlots(n); err != nil {
+	if err := settings.ValidateSlots(n); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
 	if err := i.listed(ctx, queue); err != nil {
 		return err
 	}
-	if _, err := i.store(queue).SetSlots(ctx, n); err != nil {
+	if _, err := i.store(queue).Settings().SetSlots(ctx, n); err != nil {
 		return fmt.Errorf("inspect: slots of queue %s: %w", queue, err)
 	}
 	return nil
@@ -565,17 +567,17 @@ func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, e
 // A stop is final: nothing takes it back. changed is false if the worker was asked to stop already. The error wraps [ErrNoWorker] if no queue of the
 // namespace has a worker of that ID. A worker that is too old for a queue doesn't hear of it there.
 func (i *Inspector) Stop(ctx context.Context, worker string) (changed bool, err error) {
-	return i.tell(ctx, worker, (*store.Queue).Stop)
+	return i.tell(ctx, worker, (*settings.Queue).Stop)
 }
 
 func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed bool, err error) {
-	return i.tell(ctx, worker, func(q *store.Queue, ctx context.Context, worker string) (changed, here bool, err error) {
+	return i.tell(ctx, worker, func(q *settings.Queue, ctx context.Context, worker string) (changed, here bool, err error) {
 		return q.Quiet(ctx, worker, on)
 	})
 }
 
 // tell makes a change for a worker in each queue of the namespace that has it.
-func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Queue, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
+func (i *Inspector) tell(ctx context.Context, worker string, do func(q *settings.Queue, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
 	queues, err := i.names(ctx)
 	if err != nil && len(queues) == 0 {
 		return false, err
@@ -584,8 +586,8 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 	var workers []string
 	here := false
 	for _, name := range queues {
-		one, has, err := do(i.store(name), ctx, worker)
-		if errors.Is(err, store.ErrStopping) {
+		one, has, err := do(i.store(name).Settings(), ctx, worker)
+		if errors.Is(err, settings.ErrStopping) {
 			return changed, fmt.Errorf("%w: worker %s was asked to stop, and that is final: it ends when its jobs have; start another worker", ErrState, worker)
 		}
 		if err != nil {
@@ -597,7 +599,7 @@ func (i *Inspector) tell(ctx context.Context, worker string, do func(q *store.Qu
 		return changed, err
 	}
 	for _, name := range queues {
-		some, err := i.store(name).Workers(ctx)
+		some, err := i.store(name).Site().Workers(ctx)
 		if err != nil {
 			return false, fmt.Errorf("inspect: the workers of queue %s: %w", name, err)
 		}
@@ -655,15 +657,15 @@ func (i *Inspector) listed(ctx context.Context, queue string) error {
 
 func (i *Inspector) read(ctx context.Context, name string) (Queue, error) {
 	s := i.store(name)
-	settings, err := s.Settings(ctx)
+	settings, err := s.Settings().Read(ctx)
 	if err != nil {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
-	d, err := s.Depths(ctx)
+	d, err := s.Looks().Depths(ctx)
 	if err != nil {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}
-	workers, err := s.Workers(ctx)
+	workers, err := s.Site().Workers(ctx)
 	if err != nil {
 		return Queue{}, fmt.Errorf("inspect: queue %s: %w", name, err)
 	}

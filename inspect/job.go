@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // ErrNoJob is wrapped by the error of a call that names a job which isn't in the queue: it is completed, was dropped, or never was there.
@@ -124,10 +125,10 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 		return Job{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)
-	if err := q.CheckLayout(ctx); err != nil {
+	if err := q.Site().CheckLayout(ctx); err != nil {
 		return Job{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
-	view, s, found, err := q.Show(ctx, id)
+	view, s, found, err := q.Looks().Show(ctx, id)
 	if err != nil {
 		return Job{}, fmt.Errorf("inspect: job %s of queue %s: %w", id, queue, err)
 	}
@@ -149,7 +150,7 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 }
 
 // jobOf returns the job of a view.
-func jobOf(v *store.View, s *store.Situation) Job {
+func jobOf(v *looks.View, s *looks.Situation) Job {
 	r := &v.Job
 	job := Job{
 		Queue: r.Queue, ID: r.ID, Kind: r.Kind, State: v.State, Payload: r.Payload, Encoding: r.Encoding, Headers: r.Headers, Priority: r.Priority,
@@ -197,7 +198,7 @@ func jobOf(v *store.View, s *store.Situation) Job {
 }
 
 // waits says why a job isn't running.
-func waits(job *Job, v *store.View, s *store.Situation) string {
+func waits(job *Job, v *looks.View, s *looks.Situation) string {
 	later := ""
 	switch job.State {
 	case signalbox.StateScheduled:
@@ -247,7 +248,7 @@ func waits(job *Job, v *store.View, s *store.Situation) string {
 }
 
 // awaited says what a callback of a batch waits for.
-func awaited(v *store.View) string {
+func awaited(v *looks.View) string {
 	switch v.Awaits {
 	case store.AwaitsSuccess:
 		return "for all jobs of batch " + v.Flow + " to complete"
@@ -261,7 +262,7 @@ func awaited(v *store.View) string {
 const freeSlot = "for a free slot"
 
 // braked says how a job is kept from starting by holds and limits of its queue or of its group, or returns "".
-func braked(b *store.Brakes, whose string) string {
+func braked(b *looks.Brakes, whose string) string {
 	switch r := b.Limits.Rate; {
 	case !b.HeldUntil.IsZero():
 		return whose + " is held back until " + clock(b.HeldUntil)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // A Filter says which jobs [Inspector.Jobs] yields: those that all of its fields fit. A field at its zero value fits all jobs, but for State.
@@ -77,7 +77,7 @@ func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, ended bool
 	if err := i.known(ctx, queue); err != nil {
 		return err
 	}
-	s, err := i.store(queue).Situation(ctx)
+	s, err := i.store(queue).Looks().Situation(ctx)
 	if err != nil {
 		return fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
@@ -86,7 +86,7 @@ func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, ended bool
 	if ended && !f.State.Live() && (l.To.IsZero() || l.To.After(s.At)) {
 		l.To = s.At
 	}
-	for view, err := range i.store(queue).Jobs(ctx, l) {
+	for view, err := range i.store(queue).Looks().Jobs(ctx, l) {
 		if err != nil {
 			return fmt.Errorf("inspect: the %s jobs of queue %s: %w", f.State, queue, err)
 		}
@@ -108,8 +108,8 @@ func (i *Inspector) jobs(ctx context.Context, queue string, f Filter, ended bool
 }
 
 // listing returns what the store is asked for. now is the time by the server's clock.
-func (f *Filter) listing(now time.Time) store.Listing {
-	l := store.Listing{State: f.State, Prefix: f.IDPrefix, After: f.After}
+func (f *Filter) listing(now time.Time) looks.Listing {
+	l := looks.Listing{State: f.State, Prefix: f.IDPrefix, After: f.After}
 	switch f.State {
 	case signalbox.StateScheduled: // time that is left
 		l.From, l.To = bound(now, f.OlderThan), bound(now, f.NewerThan)

@@ -166,7 +166,7 @@ func (s *stage) states() {
 	s.end(store.Cancelled, "not wanted", got[2])
 	s.end(store.Cancelled, "not needed", got[3])
 	s.end(store.Retry, "not yet", got[4])
-	s.must(s.SetCompleted(s.t.Context(), signalbox.Retention{Jobs: 10_000}))
+	s.must(s.Settings().SetCompleted(s.t.Context(), signalbox.Retention{Jobs: 10_000}))
 	s.puts("completed1", "completed2")
 	s.end(store.Completed, "", s.claim(2)...)
 	s.puts("running1", "running2")

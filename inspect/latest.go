@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // Latest returns the n jobs of a state that ended last, the last one first. The state is dead or cancelled, and n is 1 to 250. It makes one call,
@@ -22,14 +22,14 @@ func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.St
 	if state != signalbox.StateDead && state != signalbox.StateCancelled {
 		return nil, fmt.Errorf("inspect: %w state %.200q: the latest jobs are those that are dead or cancelled", signalbox.ErrInvalid, state)
 	}
-	if n < 1 || n > store.MaxLatest {
-		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, store.MaxLatest)
+	if n < 1 || n > looks.MaxLatest {
+		return nil, fmt.Errorf("inspect: %w number %d of latest jobs: 1 to %d are allowed", signalbox.ErrInvalid, n, looks.MaxLatest)
 	}
 	q := i.store(queue)
-	if err := q.CheckLayout(ctx); err != nil {
+	if err := q.Site().CheckLayout(ctx); err != nil {
 		return nil, fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
-	views, err := q.Latest(ctx, state, n)
+	views, err := q.Looks().Latest(ctx, state, n)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: the latest %s jobs of queue %s: %w", state, queue, err)
 	}
@@ -38,7 +38,7 @@ func (i *Inspector) Latest(ctx context.Context, queue string, state signalbox.St
 	}
 	jobs := make([]Job, len(views))
 	for k := range views {
-		jobs[k] = jobOf(&views[k], &store.Situation{})
+		jobs[k] = jobOf(&views[k], &looks.Situation{})
 		jobs[k].Cursor = ""
 	}
 	return jobs, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // The jobs that ended last come first.
@@ -39,7 +40,7 @@ func TestLatest(t *testing.T) {
 		for _, wrong := range []struct {
 			state signalbox.State
 			n     int
-		}{{signalbox.StateReady, 1}, {"", 1}, {signalbox.StateDead, 0}, {signalbox.StateDead, store.MaxLatest + 1}} {
+		}{{signalbox.StateReady, 1}, {"", 1}, {signalbox.StateDead, 0}, {signalbox.StateDead, looks.MaxLatest + 1}} {
 			if _, err := s.ins.Latest(t.Context(), s.Name(), wrong.state, wrong.n); !errors.Is(err, signalbox.ErrInvalid) {
 				t.Errorf("%+v: %v", wrong, err)
 			}

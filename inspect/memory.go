@@ -45,7 +45,7 @@ func (i *Inspector) Memory(ctx context.Context, queue string) (Memory, error) {
 	if err := i.known(ctx, queue); err != nil {
 		return Memory{}, err
 	}
-	m, err := i.store(queue).Memory(ctx)
+	m, err := i.store(queue).Looks().Memory(ctx)
 	if err != nil {
 		return Memory{}, notKnown(fmt.Sprintf("memory of queue %s", queue), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // ErrTaken is wrapped by the error of a [Move] to a queue that has another job of the same ID. Nothing was changed.
@@ -101,7 +102,7 @@ func (i *Inspector) found(ctx context.Context, queue string, f Filter, a Action)
 				yield(Job{}, fmt.Errorf("inspect: the jobs of queue %s that are held: %w", queue, err))
 				return
 			}
-			if !yield(jobOf(&view, &store.Situation{}), nil) {
+			if !yield(jobOf(&view, &looks.Situation{}), nil) {
 				return
 			}
 		}

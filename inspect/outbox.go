@@ -45,7 +45,7 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 	errs := []error{err}
 	for _, name := range names {
 		q := i.store(name)
-		err := q.CheckLayout(ctx)
+		err := q.Site().CheckLayout(ctx)
 		var found map[string]string
 		if err == nil {
 			found, err = q.Outboxes(ctx)

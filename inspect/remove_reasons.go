@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // reasons returns in words what keeps a queue, and what to do about each.
@@ -24,7 +25,7 @@ func (i *Inspector) reasons(ctx context.Context, queue string, found []store.Rea
 		case store.KeptByCompleted:
 			add("completed jobs that are kept, %s: let the queue keep none (signalbox queue set %s --keep-completed=false), and its workers drop them within minutes", r.Detail, queue)
 		case store.KeptBySession:
-			workers = append(workers, (&store.Situation{Sessions: []string{r.Detail}}).Workers()...)
+			workers = append(workers, (&looks.Situation{Sessions: []string{r.Detail}}).Workers()...)
 		case store.KeptByEntries:
 			add("%s", i.entriesReason(ctx, queue))
 		case store.KeptByOutbox:

@@ -36,7 +36,7 @@ func (i *Inspector) Settings(ctx context.Context, queue string) ([]Setting, erro
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
 	}
-	all, err := i.store(queue).Remembered(ctx)
+	all, err := i.store(queue).Settings().Remembered(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: settings of queue %s: %w", queue, err)
 	}
@@ -63,7 +63,7 @@ func (i *Inspector) Changes(ctx context.Context, queue string) ([]Change, error)
 	if err := i.known(ctx, queue); err != nil {
 		return nil, err
 	}
-	all, err := i.store(queue).Changes(ctx)
+	all, err := i.store(queue).Settings().Changes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: changes of queue %s: %w", queue, err)
 	}
@@ -81,7 +81,7 @@ func (i *Inspector) Reset(ctx context.Context, queue, name string) (changed bool
 	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
-	told, err := i.store(queue).Reset(ctx, name)
+	told, err := i.store(queue).Settings().Reset(ctx, name)
 	if err != nil {
 		return false, fmt.Errorf("inspect: reset of queue %s: %w", queue, err)
 	}
@@ -97,7 +97,7 @@ func (i *Inspector) ResetLimitsOf(ctx context.Context, queue, group string) (cha
 	if err := i.listed(ctx, queue); err != nil {
 		return false, err
 	}
-	if changed, err = i.store(queue).ResetGroup(ctx, group); err != nil {
+	if changed, err = i.store(queue).Settings().ResetGroup(ctx, group); err != nil {
 		return false, fmt.Errorf("inspect: limits of a group of queue %s: %w", queue, err)
 	}
 	return changed, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // An operator's settings say who set them, can be reset, and stay where the queue is imported, beside workers with the same Config.
@@ -26,14 +27,14 @@ func TestSettingsGoAlong(t *testing.T) {
 	}
 	ctx := t.Context()
 	running := func(n int) signalbox.Limits { return signalbox.Limits{Running: n} }
-	config := store.Wanted{Limits: running(5), MaxLength: 9, LimitsOf: map[string]signalbox.Limits{"acme": running(2)}}
+	config := settings.Wanted{Limits: running(5), MaxLength: 9, LimitsOf: map[string]signalbox.Limits{"acme": running(2)}}
 	tell := func(queue string) {
 		t.Helper()
 		q := store.New(rdb, namespace, queue)
 		if err := q.Register(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := q.Tell(ctx, "w-1", config); err != nil {
+		if _, err := q.Settings().Tell(ctx, "w-1", config); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,17 +109,17 @@ func TestEverySettingGoesAlong(t *testing.T) {
 	}
 	ctx := t.Context()
 	limits, kept := signalbox.Limits{Running: 3, Rate: signalbox.Rate{Jobs: 5, Per: time.Second, Burst: 2}}, signalbox.Retention{Jobs: 5, Bytes: 6, Age: time.Hour}
-	config := store.Wanted{Limits: limits, GroupLimits: limits, MaxLength: 9, LimitsOf: map[string]signalbox.Limits{"acme": limits}, CopyDead: "copies", Retention: kept, Completed: kept}
-	for i := range reflect.TypeFor[store.Wanted]().NumField() {
+	config := settings.Wanted{Limits: limits, GroupLimits: limits, MaxLength: 9, LimitsOf: map[string]signalbox.Limits{"acme": limits}, CopyDead: "copies", Retention: kept, Completed: kept}
+	for i := range reflect.TypeFor[settings.Wanted]().NumField() {
 		if reflect.ValueOf(config).Field(i).IsZero() {
-			t.Errorf("the test doesn't set %s", reflect.TypeFor[store.Wanted]().Field(i).Name)
+			t.Errorf("the test doesn't set %s", reflect.TypeFor[settings.Wanted]().Field(i).Name)
 		}
 	}
 	q := store.New(rdb, namespace, "a")
-	if _, err := q.Tell(ctx, "w-1", config); err != nil {
+	if _, err := q.Settings().Tell(ctx, "w-1", config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.SetSlots(ctx, 7); err != nil {
+	if _, err := q.Settings().SetSlots(ctx, 7); err != nil {
 		t.Fatal(err)
 	}
 	var file bytes.Buffer

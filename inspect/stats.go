@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // A Step is how long the buckets of [Inspector.Stats] are.
@@ -32,9 +33,9 @@ func (s Step) Duration() time.Duration {
 // Window returns how far back the buckets of a step go: three hours or thirty days.
 func (s Step) Window() time.Duration {
 	if s == ByHour {
-		return store.Hours.Window()
+		return looks.Hours.Window()
 	}
-	return store.Minutes.Window()
+	return looks.Minutes.Window()
 }
 
 // Stats are the statistics of a queue.
@@ -86,7 +87,7 @@ type Counts struct {
 
 // A Histogram counts durations by their length. Its buckets grow by powers of two: up to 1 ms, 2 ms, 4 ms and so on to 2^22 ms (about 70
 // minutes), and one for what took longer. The zero value is empty.
-type Histogram struct{ counts store.Histogram }
+type Histogram struct{ counts facts.Histogram }
 
 // Count returns how many durations there are.
 func (h Histogram) Count() int64 {
@@ -111,10 +112,10 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	}
 	for i, n := range h.counts {
 		if rank -= n; rank <= 0 {
-			return store.HistogramBound(i)
+			return facts.HistogramBound(i)
 		}
 	}
-	return store.HistogramBound(len(h.counts) - 1)
+	return facts.HistogramBound(len(h.counts) - 1)
 }
 
 // Plus returns the durations of both histograms.
@@ -128,7 +129,7 @@ func (h Histogram) Plus(o Histogram) Histogram {
 func (h Histogram) Buckets() iter.Seq2[time.Duration, int64] {
 	return func(yield func(time.Duration, int64) bool) {
 		for i, n := range h.counts {
-			bound := store.HistogramBound(i)
+			bound := facts.HistogramBound(i)
 			if i == len(h.counts)-1 {
 				bound = math.MaxInt64
 			}
@@ -153,10 +154,10 @@ func (i *Inspector) Totals(ctx context.Context, queue string) (Totals, error) {
 		return Totals{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)
-	if err := q.CheckLayout(ctx); err != nil {
+	if err := q.Site().CheckLayout(ctx); err != nil {
 		return Totals{}, fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
-	at, total, err := q.Totals(ctx)
+	at, total, err := q.Looks().Totals(ctx)
 	if err != nil {
 		return Totals{}, fmt.Errorf("inspect: counts of queue %s: %w", queue, err)
 	}
@@ -179,11 +180,11 @@ func (i *Inspector) Stats(ctx context.Context, queue string, by Step) (Stats, er
 	if err := i.known(ctx, queue); err != nil {
 		return Stats{}, err
 	}
-	step := store.Minutes
+	step := looks.Minutes
 	if by == ByHour {
-		step = store.Hours
+		step = looks.Hours
 	}
-	h, err := i.store(queue).History(ctx, step)
+	h, err := i.store(queue).Looks().History(ctx, step)
 	if err != nil {
 		err = fmt.Errorf("inspect: statistics of queue %s: %w", queue, err)
 	}

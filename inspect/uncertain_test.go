@@ -19,6 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -61,13 +62,13 @@ func TestDoAllIsCutOff(t *testing.T) {
 		action inspect.Action
 		script string
 		want   signalbox.State
-		total  func(store.Totals) int64
+		total  func(looks.Totals) int64
 	}{
-		{inspect.Retry{}, "act", signalbox.StateReady, func(t store.Totals) int64 { return t.Revived }},
-		{inspect.Reschedule{At: time.Now().Add(time.Hour)}, "act", signalbox.StateScheduled, func(t store.Totals) int64 { return t.Revived }},
-		{inspect.Edit{MaxAttempts: 7, Run: true}, "act", signalbox.StateReady, func(t store.Totals) int64 { return t.Revived }},
-		{inspect.Delete{}, "act", "", func(t store.Totals) int64 { return t.Deleted }},
-		{inspect.Move{}, "put", "", func(t store.Totals) int64 { return t.Deleted }},
+		{inspect.Retry{}, "act", signalbox.StateReady, func(t looks.Totals) int64 { return t.Revived }},
+		{inspect.Reschedule{At: time.Now().Add(time.Hour)}, "act", signalbox.StateScheduled, func(t looks.Totals) int64 { return t.Revived }},
+		{inspect.Edit{MaxAttempts: 7, Run: true}, "act", signalbox.StateReady, func(t looks.Totals) int64 { return t.Revived }},
+		{inspect.Delete{}, "act", "", func(t looks.Totals) int64 { return t.Deleted }},
+		{inspect.Move{}, "put", "", func(t looks.Totals) int64 { return t.Deleted }},
 	} {
 		for _, at := range []int64{1, 2, 3, 5, 9} {
 			for _, lost := range []bool{false, true} {
@@ -135,9 +136,9 @@ func TestDoAllIsCutOff(t *testing.T) {
 }
 
 // totals returns what the queue has counted.
-func (s *stage) totals() store.Totals {
+func (s *stage) totals() looks.Totals {
 	s.t.Helper()
-	counts, err := s.Counts(s.t.Context())
+	counts, err := s.Looks().Counts(s.t.Context())
 	s.must(err)
 	return counts.Total
 }

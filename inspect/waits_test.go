@@ -73,11 +73,11 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 			t.Parallel()
 			s, ctx := newStage(t, admin), t.Context()
 			s.ins = inspector(t, viewer, s.namespace)
-			_, err := s.SetLimits(ctx, c.queue)
+			_, err := s.Settings().SetLimits(ctx, c.queue)
 			s.must(err)
-			_, err = s.SetGroupLimits(ctx, c.groups)
+			_, err = s.Settings().SetGroupLimits(ctx, c.groups)
 			s.must(err)
-			_, err = s.SetLimitsOf(ctx, "a", c.of)
+			_, err = s.Settings().SetLimitsOf(ctx, "a", c.of)
 			s.must(err)
 			s.puts("run")
 			s.lines("a", false, store.When{}, "a1")
@@ -90,7 +90,7 @@ func TestWaitsForHoldsAndLimits(t *testing.T) {
 			s.lines("z", true, store.When{}, "z2")
 			s.put(signalbox.Job{ID: "soon"}, store.When{After: time.Millisecond})
 			if c.holds {
-				_, err = s.HoldBack(ctx, c.hold, "", time.Hour)
+				_, err = s.Settings().HoldBack(ctx, c.hold, "", time.Hour)
 				s.must(err)
 			}
 			if c.paused != "" {

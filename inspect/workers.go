@@ -105,11 +105,11 @@ func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) {
 // addWorkers adds the sessions of a queue, and what they run.
 func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[string]*Worker) error {
 	q := i.store(queue)
-	s, err := q.Situation(ctx)
+	s, err := q.Looks().Situation(ctx)
 	if err != nil {
 		return err
 	}
-	leases, err := q.Leases(ctx)
+	leases, err := q.Looks().Leases(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 		quiet := slices.Contains(s.Settings.Quiet, id)
 		w.Stopping = w.Stopping || slices.Contains(s.Settings.Stopping, id)
 		w.Sessions = append(w.Sessions, Session{Queue: queue, Until: l.Until, Left: l.Until.Sub(s.At), Quiet: quiet})
-		runs, err := q.Runs(ctx, l.Session)
+		runs, err := q.Looks().Runs(ctx, l.Session)
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func TestStuck(t *testing.T) {
 		if err != nil || len(all) != 1 || len(running) != 2 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		leases, err := s.Leases(t.Context())
+		leases, err := s.Looks().Leases(t.Context())
 		s.must(err)
 		since := time.UnixMicro(1_800_000_000_000_000)
 		s.must(s.WriteStuck(t.Context(), leases[0].Session, time.Hour, []store.Stuck{
@@ -120,7 +120,7 @@ func TestProgress(t *testing.T) {
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
 		running := s.list(inspect.Filter{State: "running"})
-		leases, err := s.Leases(t.Context())
+		leases, err := s.Looks().Leases(t.Context())
 		s.must(err)
 		at := time.UnixMicro(1_800_000_000_000_000)
 		s.must(s.WriteProgress(t.Context(), leases[0].Session, time.Hour, []store.Progress{

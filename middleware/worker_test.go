@@ -138,7 +138,7 @@ func TestPoliciesInAWorker(t *testing.T) {
 		t.Errorf("called: %v", called)
 	}
 	q := store.New(rdb, "", queue)
-	c, err := q.Counts(context.Background())
+	c, err := q.Looks().Counts(context.Background())
 	if err != nil || c.Total.Completed != 3 || c.Due != 2 || c.Dead != 1 || c.Ready+c.Running != 0 {
 		t.Errorf("the queue: %+v, %v", c, err)
 	}
@@ -191,7 +191,7 @@ func TestLogOfALockThatIsDown(t *testing.T) {
 	go func() { stopped <- w.Run(running) }()
 	q := store.New(rdb, "", queue)
 	redistest.Eventually(t, func() bool {
-		c, err := q.Counts(ctx)
+		c, err := q.Looks().Counts(ctx)
 		return err == nil && c.Total.Completed == 12
 	}, "the jobs are done")
 	stop()

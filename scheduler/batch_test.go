@@ -214,7 +214,7 @@ func TestBatchOfAFullQueue(t *testing.T) {
 	t.Parallel()
 	s, q := setup(t)
 	ctx := context.Background()
-	if _, err := q.SetMaxLength(ctx, 4); err != nil {
+	if _, err := q.Settings().SetMaxLength(ctx, 4); err != nil {
 		t.Fatal(err)
 	}
 	b, err := s.Batch(ctx, q.Name(), OnEnd(call{"end"}))

@@ -202,7 +202,7 @@ func testCrowd(t *testing.T, entries int, change func(*redis.UniversalOptions)) 
 		if strings.Contains(log.String(), "scheduler: ") && late() < tickTimeout/2 {
 			t.Fatalf("log: %s", log.String())
 		}
-		counts, err := q.Counts(context.Background())
+		counts, err := q.Looks().Counts(context.Background())
 		if err == nil && counts.Ready >= int64(entries) {
 			break
 		}

@@ -222,7 +222,7 @@ func lookUp(ctx context.Context, q *store.Queue, met []*Result, within time.Dura
 	go func() {                                             // since the client may not heed ctx
 		defer close(answers)
 		for some := range slices.Chunk(ids, store.MaxBatch) {
-			running, err := q.Running(ctx, some)
+			running, err := q.Looks().Running(ctx, some)
 			if err != nil {
 				return
 			}

@@ -96,7 +96,7 @@ func TestTenProcesses(t *testing.T) {
 	for third := range int64(3) {
 		want := (third + 1) * ticks / 3
 		redistest.Eventually(t, func() bool {
-			counts, err := q.Counts(context.Background())
+			counts, err := q.Looks().Counts(context.Background())
 			return err == nil && counts.Ready >= want
 		}, "%d ticks are enqueued", want)
 		switch third {

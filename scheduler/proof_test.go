@@ -68,7 +68,7 @@ func TestEveryTickOnce(t *testing.T) {
 		}
 	}()
 	enqueued := func() (n int64) {
-		counts, err := q.Counts(context.Background())
+		counts, err := q.Looks().Counts(context.Background())
 		if err != nil {
 			return -1
 		}

@@ -153,7 +153,7 @@ func TestBaggageOfRun(t *testing.T) {
 	ctx, stop := context.WithCancel(withBaggage(t, context.Background(), map[string]string{"tenant": "main"}))
 	over := make(chan error)
 	go func() { over <- s.Run(ctx) }()
-	redistest.Eventually(t, func() bool { c, err := q.Counts(t.Context()); return err == nil && c.Ready > 0 }, "a tick fires")
+	redistest.Eventually(t, func() bool { c, err := q.Looks().Counts(t.Context()); return err == nil && c.Ready > 0 }, "a tick fires")
 	stop()
 	if err := <-over; err != nil {
 		t.Error(err)

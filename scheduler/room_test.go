@@ -19,7 +19,7 @@ import (
 
 func maximum(t *testing.T, q *store.Queue, n int) {
 	t.Helper()
-	if _, err := q.SetMaxLength(context.Background(), n); err != nil {
+	if _, err := q.Settings().SetMaxLength(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -207,7 +207,7 @@ func TestBulkMeetsKeysAtASecondTry(t *testing.T) {
 		defer s.rooms.mu.Unlock()
 		return len(s.rooms.all) > 0
 	}, "the first job is in, and the others wait")
-	if _, err := q.SetMaxLength(t.Context(), 0); err != nil {
+	if _, err := q.Settings().SetMaxLength(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	results := <-done

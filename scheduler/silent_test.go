@@ -89,7 +89,7 @@ func TestTicksWithoutTracing(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			redistest.Eventually(t, func() bool {
-				counts, err := q.Counts(ctx)
+				counts, err := q.Looks().Counts(ctx)
 				return err == nil && counts.Ready > 0
 			}, "a tick is enqueued")
 			cancel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var (
@@ -90,10 +91,10 @@ func (s *Scheduler) home(ref Ref) (*store.Queue, error) {
 }
 
 func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status, error) {
-	if err := q.CheckLayout(ctx); err != nil {
+	if err := q.Site().CheckLayout(ctx); err != nil {
 		return Status{}, err
 	}
-	v, found, err := q.ShowJob(ctx, ref.ID)
+	v, found, err := q.Looks().ShowJob(ctx, ref.ID)
 	switch {
 	case err != nil:
 		return Status{}, err
@@ -122,7 +123,7 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 var errGone = fmt.Errorf("%w: it has completed and wasn't kept, was dropped, deleted or moved, or never was there", ErrNotFound)
 
 // statusOf returns what is known of a job whose record could be read, but for its progress.
-func (s *Scheduler) statusOf(ref Ref, v *store.View) Status {
+func (s *Scheduler) statusOf(ref Ref, v *looks.View) Status {
 	job := &v.Job
 	st := Status{
 		Ref: ref, Kind: job.Kind, State: v.State, Failed: max(job.Attempt-1, 0), MaxAttempts: job.MaxAttempts, LastError: job.LastError,

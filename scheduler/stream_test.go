@@ -71,7 +71,7 @@ func TestSeqSendsChunkAfterChunk(t *testing.T) {
 	s, q := setup(t)
 	ctx := context.Background()
 	in := func() int {
-		counts, err := q.Counts(ctx)
+		counts, err := q.Looks().Counts(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestSeqBounds(t *testing.T) {
 			}
 		}
 	}, Queue(q.Name())) {
-		counts, err := q.Counts(context.Background())
+		counts, err := q.Looks().Counts(context.Background())
 		if r.Err != nil || err != nil {
 			t.Error(r.Err, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 )
 
@@ -281,13 +282,13 @@ func (w *watch) follow(ctx context.Context) {
 	}
 	clear(w.changed)
 	w.mu.Unlock()
-	for some := range slices.Chunk(drop, store.MaxEnded) {
+	for some := range slices.Chunk(drop, looks.MaxEnded) {
 		if sub.Unfollow(ctx, some) != nil {
 			sub.Close() // listen makes another one
 			return
 		}
 	}
-	for some := range slices.Chunk(add, store.MaxEnded) {
+	for some := range slices.Chunk(add, looks.MaxEnded) {
 		if sub.Follow(ctx, some) != nil {
 			sub.Close()
 			return
@@ -303,7 +304,7 @@ func (w *watch) lookAtDue(ctx context.Context) bool {
 	}
 	call, cancel := context.WithTimeout(ctx, w.s.timeout)
 	defer cancel()
-	ends, err := w.queue.Ended(call, ids)
+	ends, err := w.queue.Looks().Ended(call, ids)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.away = nil
@@ -336,7 +337,7 @@ func (w *watch) take() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.due {
-		if len(ids) == store.MaxEnded {
+		if len(ids) == looks.MaxEnded {
 			break
 		}
 		ids = append(ids, id)
@@ -358,20 +359,20 @@ func (w *watch) put(ids []string) {
 }
 
 // judge ends the calls that wait for a job, if what was found out about it ends them.
-func (w *watch) judge(id string, e *store.End) {
+func (w *watch) judge(id string, e *looks.End) {
 	switch e.State {
-	case store.Live:
-	case store.Over:
+	case looks.Live:
+	case looks.Over:
 		w.end(id, &e.View, e.View.Err)
-	case store.Unkept:
+	case looks.Unkept:
 		w.end(id, nil, fmt.Errorf("%w: the job isn't kept when it completes, so nobody can say how it ended: enqueue it with Retain, or give its queue a CompletedRetention", signalbox.ErrInvalid))
-	case store.NoJob:
+	case looks.NoJob:
 		w.end(id, nil, errGone)
 	}
 }
 
 // end ends the calls that wait for a job. Those that began during the look wait on for another one: the job may have come, or run again, before they did.
-func (w *watch) end(id string, v *store.View, err error) {
+func (w *watch) end(id string, v *looks.View, err error) {
 	var later []*wait
 	for _, one := range w.waiting[id] {
 		if !one.asked {

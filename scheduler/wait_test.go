@@ -281,7 +281,7 @@ func TestWaitForAJobThatIsNotKept(t *testing.T) {
 			t.Error(a.err)
 		}
 	}
-	if err := w.q.SetCompleted(t.Context(), signalbox.Retention{Jobs: 10, Bytes: 1 << 20, Age: time.Hour}); err != nil {
+	if err := w.q.Settings().SetCompleted(t.Context(), signalbox.Retention{Jobs: 10, Bytes: 1 << 20, Age: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	res, err := w.s.Enqueue(t.Context(), note{1}, Queue(w.q.Name()), ID("kept"))

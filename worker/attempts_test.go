@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -41,9 +41,9 @@ func TestFailedAttemptsAreKept(t *testing.T) {
 		return signalbox.Cancel(errors.New("enough"))
 	}, worker.Retry(func(int, error) time.Duration { return 0 }))
 	run := r.start(w)
-	r.until("it is cancelled", func(c store.Counts) bool { return c.Cancelled == 1 })
+	r.until("it is cancelled", func(c looks.Counts) bool { return c.Cancelled == 1 })
 	run.stop()
-	view, _, found, err := r.queue.Show(t.Context(), id)
+	view, _, found, err := r.queue.Looks().Show(t.Context(), id)
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
@@ -72,15 +72,15 @@ func TestUntracedAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	id := r.addOne(signalbox.Job{MaxAttempts: 1})
-	if view, _, _, err := r.queue.Show(t.Context(), id); err != nil || len(view.Attempts) != 0 {
+	if view, _, _, err := r.queue.Looks().Show(t.Context(), id); err != nil || len(view.Attempts) != 0 {
 		t.Errorf("a new job: %+v, %v", view.Attempts, err)
 	}
 	w := r.worker(1)
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return errBoom })
 	run := r.start(w)
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	run.stop()
-	view, _, _, err := r.queue.Show(t.Context(), id)
+	view, _, _, err := r.queue.Looks().Show(t.Context(), id)
 	if err != nil || len(view.Attempts) != 1 {
 		t.Fatalf("%+v, %v", view.Attempts, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -34,7 +34,7 @@ func TestErrorsAreCutInLogAndRecord(t *testing.T) {
 	}, worker.Retry(func(int, error) time.Duration { return time.Hour }))
 	r.start(w)
 	r.add(signalbox.Job{ID: "fails"}, signalbox.Job{ID: "dies", MaxAttempts: 1}, signalbox.Job{ID: "cancels"}, signalbox.Job{ID: "panics"})
-	r.until("all have ended", func(c store.Counts) bool { return c.Due == 2 && c.Dead == 1 && c.Cancelled == 1 })
+	r.until("all have ended", func(c looks.Counts) bool { return c.Due == 2 && c.Dead == 1 && c.Cancelled == 1 })
 	for _, id := range []string{"fails", "dies", "cancels", "panics"} {
 		if n := len(r.job(id).LastError); n < 2000 || n > 2100 {
 			t.Errorf("%s: the record keeps %d bytes of the error", id, n)
@@ -68,12 +68,12 @@ func TestStacksOfAKindAreLoggedOnceAMinute(t *testing.T) {
 		worker.Retry(func(int, error) time.Duration { return time.Hour }))
 	r.start(w)
 	r.add(make([]signalbox.Job, 5)...)
-	r.until("all have panicked", func(c store.Counts) bool { return c.Due == 5 })
+	r.until("all have panicked", func(c looks.Counts) bool { return c.Due == 5 })
 	if stacks, without := r.log.count("stack=goroutine"), r.log.count("stack=left out"); stacks != 1 || without != 4 {
 		t.Errorf("%d stacks, %d records without; want 1 and 4", stacks, without)
 	}
 	r.addOne(signalbox.Job{Kind: "other"})
-	r.until("the other kind has panicked", func(c store.Counts) bool { return c.Due == 6 })
+	r.until("the other kind has panicked", func(c looks.Counts) bool { return c.Due == 6 })
 	if r.log.count("kind=other", "stack=goroutine") != 1 {
 		t.Error("the stack of the other kind is left out")
 	}
@@ -88,7 +88,7 @@ func TestUnknownKindComesBackSoon(t *testing.T) {
 	run := r.start(other)
 	r.addOne(signalbox.Job{})
 	r.log.says(t, "no handler is registered for a kind", "kind=task", `kinds=\[other\]`, `next_try=[\d.]+m?s`)
-	r.until("it waits", func(c store.Counts) bool { return c.Due == 1 })
+	r.until("it waits", func(c looks.Counts) bool { return c.Due == 1 })
 	run.stop()
 	w := r.worker(1)
 	ran := r.reporter(w)
@@ -106,7 +106,7 @@ func TestUnknownKindIsSaidByItsJob(t *testing.T) {
 	w := r.worker(2)
 	w.HandleKind("other", signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))
 	r.start(w)
-	r.until("both were put back", func(c store.Counts) bool { return c.Total.Delayed > 1 && c.Due == 2 })
+	r.until("both were put back", func(c looks.Counts) bool { return c.Total.Delayed > 1 && c.Due == 2 })
 	job := r.job(id)
 	want := fmt.Sprintf("put back: worker %s has no handler for kind \"tsak\"", w.ID())
 	if job.LastError != want || job.Attempt != 1 || string(job.Payload) != `"SECRET"` {

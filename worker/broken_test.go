@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -37,7 +37,7 @@ func TestBrokenErrorsAreToldOf(t *testing.T) {
 			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return broken })
 			r.addOne(signalbox.Job{MaxAttempts: 1})
 			run := r.start(w)
-			r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+			r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 			run.stop()
 			for _, span := range append(r.n("process", 1), r.named("handle task")...) {
 				if span.Status.Code != codes.Error {
@@ -119,7 +119,7 @@ func TestGoexitIsToldOf(t *testing.T) {
 	})
 	id := r.addOne(signalbox.Job{MaxAttempts: 1})
 	run := r.start(w)
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	run.stop()
 	handle := r.named("handle task")
 	if len(handle) != 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -37,7 +38,7 @@ func TestCancelThenKill(t *testing.T) {
 	r.cancel(ids...)
 	dying.kill()
 	r.cancelled(n)
-	if c := r.counts(); c.Total != (store.Totals{Enqueued: n, Cancelled: n}) {
+	if c := r.counts(); c.Total != (looks.Totals{Enqueued: n, Cancelled: n}) {
 		t.Errorf("counts %+v", c.Total)
 	}
 	redistest.Eventually(t, func() bool { return r.log.count("a job is cancelled", "its worker has died") == n }, "the log says so of each job")
@@ -177,7 +178,7 @@ func TestActionsUnderLoad(t *testing.T) {
 	}, "jobs in each state are acted on")
 	close(killed)
 	acting.Wait()
-	r.until("all jobs have ended", func(c store.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
+	r.until("all jobs have ended", func(c looks.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
 
 	c := r.counts()
 	if kept := r.rdb.HLen(ctx, r.key("jobs")).Val(); kept != c.Total.Enqueued-c.Total.Completed-c.Total.Deleted || kept != c.Dead+c.Cancelled {

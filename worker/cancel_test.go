@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -35,7 +36,7 @@ func (r *rig) cancel(ids ...string) {
 // cancelled waits until n jobs have ended cancelled, and nothing waits or runs.
 func (r *rig) cancelled(n int) {
 	r.Helper()
-	r.until(fmt.Sprintf("%d jobs are cancelled", n), func(c store.Counts) bool {
+	r.until(fmt.Sprintf("%d jobs are cancelled", n), func(c looks.Counts) bool {
 		return c.Cancelled == int64(n) && c.Total.Cancelled == int64(n) && c.Ready+c.Due+c.Running == 0
 	})
 	if n := r.rdb.Exists(context.Background(), r.key("cancels")).Val(); n > 0 {
@@ -172,8 +173,8 @@ func TestCancelThousand(t *testing.T) {
 		}
 	}
 	t.Logf("all contexts ended after %v", time.Since(begin))
-	r.until("the others run", func(c store.Counts) bool {
-		return c.Total == store.Totals{Enqueued: n + more, Completed: more, Cancelled: n} && c.Running == 0
+	r.until("the others run", func(c looks.Counts) bool {
+		return c.Total == looks.Totals{Enqueued: n + more, Completed: more, Cancelled: n} && c.Running == 0
 	})
 	mu.Lock()
 	defer mu.Unlock()
@@ -310,7 +311,7 @@ func TestCancelBeforeTheReply(t *testing.T) {
 	held, free := proxy.HoldReplies(r.isClaim())
 	id := r.addOne(signalbox.Job{})
 	get(t, held, "the reply is held")
-	r.until("the job is claimed", func(c store.Counts) bool { return c.Running == 1 })
+	r.until("the job is claimed", func(c looks.Counts) bool { return c.Running == 1 })
 	r.cancel(id)
 	free()
 	r.cancelled(1)
@@ -343,7 +344,7 @@ func TestCancelForgotten(t *testing.T) {
 	r.start(w)
 	r.ready()
 	id := r.addOne(signalbox.Job{})
-	r.until("the job runs", func(store.Counts) bool { return runs.Load() == 1 })
+	r.until("the job runs", func(looks.Counts) bool { return runs.Load() == 1 })
 	r.cancel(id)
 	get(t, ended, "the context ends")
 	ctx := context.Background()

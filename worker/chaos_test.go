@@ -11,7 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var (
@@ -93,7 +93,7 @@ func TestChaos(t *testing.T) {
 	if want := int(*chaosDuration/chaosInterval) * 5 / 6; inFlight < want {
 		t.Errorf("%d kills hit a process with jobs in flight, want %d", inFlight, want)
 	}
-	for name, step := range map[string]store.Step{"minute": store.Minutes, "hour": store.Hours} {
+	for name, step := range map[string]looks.Step{"minute": looks.Minutes, "hour": looks.Hours} {
 		all := r.history(step)
 		if all.Totals != c.Total {
 			t.Errorf("by the %s, the history has %+v, and there was %+v", name, all.Totals, c.Total)

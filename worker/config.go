@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/middleware"
 )
 
@@ -179,26 +180,26 @@ func (c Config) filled() (Config, error) {
 		if q.CrashLimit < 0 || q.CrashLimit > store.MaxCrashLimit {
 			invalid("Queues[%q].CrashLimit: %d; 1 to %d is allowed, and 0 for the default", name, q.CrashLimit, store.MaxCrashLimit)
 		}
-		if err := store.ValidateRetention(q.Retention); err != nil {
+		if err := settings.ValidateRetention(q.Retention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q]: %w", name, err))
 		}
-		if err := store.ValidateRetention(q.CompletedRetention); err != nil {
+		if err := settings.ValidateRetention(q.CompletedRetention); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CompletedRetention: %w", name, err))
 		}
-		if err := store.ValidateCopies(name, q.CopyDead); err != nil {
+		if err := settings.ValidateCopies(name, q.CopyDead); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].CopyDead: %w", name, err))
 		}
-		if err := store.ValidateLimits(q.Limits); err != nil {
+		if err := settings.ValidateLimits(q.Limits); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].Limits: %w", name, err))
 		}
-		if err := store.ValidateMaxLength(q.MaxLength); err != nil {
+		if err := settings.ValidateMaxLength(q.MaxLength); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].MaxLength: %w", name, err))
 		}
-		if err := store.ValidateLimits(q.GroupLimits); err != nil {
+		if err := settings.ValidateLimits(q.GroupLimits); err != nil {
 			errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].GroupLimits: %w", name, err))
 		}
 		for _, group := range slices.Sorted(maps.Keys(q.LimitsOf)) {
-			if err := errors.Join(layout.ValidateGroup(group), store.ValidateLimits(q.LimitsOf[group])); err != nil {
+			if err := errors.Join(layout.ValidateGroup(group), settings.ValidateLimits(q.LimitsOf[group])); err != nil {
 				errs = append(errs, fmt.Errorf("worker.Config.Queues[%q].LimitsOf[%q]: %w", name, group, err))
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -81,7 +81,7 @@ func TestControlOverALostConnection(t *testing.T) {
 		t.Errorf("it took %v: a fallback found it", d)
 	}
 	open()
-	r.until("its job is settled", func(c store.Counts) bool { return c.Running == 0 })
+	r.until("its job is settled", func(c looks.Counts) bool { return c.Running == 0 })
 }
 
 // A worker that can't subscribe finds jobs, and changed settings, when it renews its session.

@@ -12,8 +12,9 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -40,7 +41,7 @@ func (r *rig) copying(to *rig) worker.Config {
 // copies waits until the queue has n jobs that are ready, and returns of which jobs they are copies.
 func (r *rig) copies(n int64) (of map[string]int) {
 	r.Helper()
-	r.until("there are copies", func(c store.Counts) bool { return c.Ready >= n })
+	r.until("there are copies", func(c looks.Counts) bool { return c.Ready >= n })
 	of = make(map[string]int)
 	for _, id := range r.rdb.LRange(r.Context(), r.key("ready:normal"), 0, -1).Val() {
 		of[r.job(id).Headers[signalbox.HeaderDeadID]]++
@@ -62,7 +63,7 @@ func TestDeadJobsAreCopied(t *testing.T) {
 	t.Parallel()
 	r, to := newRig(t), newRig(t)
 	r.start(r.failing(r.rdb, r.copying(to)))
-	r.until("the worker has begun", func(store.Counts) bool {
+	r.until("the worker has begun", func(looks.Counts) bool {
 		return r.rdb.HGet(t.Context(), r.key("settings"), "copy_dead").Val() == to.name()
 	})
 	r.ready()
@@ -155,14 +156,14 @@ func TestCopiesAreTriedAgain(t *testing.T) {
 	r.add(dies, dies, dies)
 	r.log.says(t, "dead jobs can't be copied, and are tried again", "WARN", "to="+to.name())
 	r.addOne(signalbox.Job{Payload: []byte(`{"n":-1}`)})
-	r.until("the jobs have ended", func(c store.Counts) bool { return c.Dead == 3 && c.Total.Completed == 1 })
+	r.until("the jobs have ended", func(c looks.Counts) bool { return c.Dead == 3 && c.Total.Completed == 1 })
 	if problems := w.Health().Problems; len(problems) > 0 {
 		t.Errorf("the worker has problems: %+v", problems)
 	}
 	if err := to.rdb.HSet(ctx, to.key("settings"), "layout", layout.Protocol).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.queue.SetSlots(ctx, 2); err != nil { // then workers look at the settings, as they do each minute
+	if _, err := r.queue.Settings().SetSlots(ctx, 2); err != nil { // then workers look at the settings, as they do each minute
 		t.Fatal(err)
 	}
 	if of := to.copies(3); len(of) != 3 {
@@ -179,7 +180,7 @@ func TestCopiesWaitForRoom(t *testing.T) {
 	t.Parallel()
 	r, to := newRig(t), newRig(t)
 	ctx := t.Context()
-	if _, err := to.queue.SetMaxLength(ctx, 1); err != nil {
+	if _, err := to.queue.Settings().SetMaxLength(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	to.addOne(signalbox.Job{ID: "first"})
@@ -187,11 +188,11 @@ func TestCopiesWaitForRoom(t *testing.T) {
 	r.ready()
 	r.add(dies, dies, dies)
 	r.log.says(t, "dead jobs can't be copied, and are tried again", "WARN", "to="+to.name())
-	r.until("the jobs are dead", func(c store.Counts) bool { return c.Dead == 3 })
-	if _, err := to.queue.SetMaxLength(ctx, 4); err != nil {
+	r.until("the jobs are dead", func(c looks.Counts) bool { return c.Dead == 3 })
+	if _, err := to.queue.Settings().SetMaxLength(ctx, 4); err != nil {
 		t.Fatal(err)
 	}
-	to.until("the copies are there", func(c store.Counts) bool { return c.Ready == 4 })
+	to.until("the copies are there", func(c looks.Counts) bool { return c.Ready == 4 })
 	r.noteless()
 }
 
@@ -200,20 +201,20 @@ func TestCopiesBySettings(t *testing.T) {
 	t.Parallel()
 	r, to := newRig(t), newRig(t)
 	ctx := t.Context()
-	if _, err := r.queue.Tell(ctx, "another", store.Wanted{CopyDead: to.name()}); err != nil {
+	if _, err := r.queue.Settings().Tell(ctx, "another", settings.Wanted{CopyDead: to.name()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.queue.SetCopies(ctx, ""); err != nil {
+	if err := r.queue.Settings().SetCopies(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	r.start(r.failing(r.rdb, r.copying(to)))
 	r.log.says(t, "another value than this worker's Config", "INFO", "field=CopyDead", "queue_has=none")
 	r.addOne(dies)
-	r.until("the job is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("the job is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	if n := r.rdb.Exists(ctx, r.key("notes")).Val(); n > 0 {
 		t.Error("its death is noted")
 	}
-	if err := r.queue.SetCopies(ctx, to.name()); err != nil {
+	if err := r.queue.Settings().SetCopies(ctx, to.name()); err != nil {
 		t.Fatal(err)
 	}
 	id := r.addOne(dies)
@@ -238,7 +239,7 @@ func TestCopiesSurviveKills(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	r, to := newRig(t), newRig(t)
-	if err := r.queue.SetCopies(t.Context(), to.name()); err != nil {
+	if err := r.queue.Settings().SetCopies(t.Context(), to.name()); err != nil {
 		t.Fatal(err)
 	}
 	jobs := make([]signalbox.Job, n)
@@ -256,7 +257,7 @@ func TestCopiesSurviveKills(t *testing.T) {
 	w := r.worker(20)
 	worker.Handle(w, func(context.Context, *signalbox.Job, order) error { return errors.New("boom") })
 	r.start(w)
-	r.until("all jobs are dead", func(c store.Counts) bool { return c.Dead == n })
+	r.until("all jobs are dead", func(c looks.Counts) bool { return c.Dead == n })
 	of := to.copies(n)
 	r.noteless()
 	for _, id := range ids {

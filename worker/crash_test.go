@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -144,7 +145,7 @@ func TestStoppedProcessIsFencedOff(t *testing.T) {
 		t.Errorf("they changed something: %+v", c)
 	}
 	open()
-	r.until("the others complete them", func(c store.Counts) bool { return c.Total.Completed == n })
+	r.until("the others complete them", func(c looks.Counts) bool { return c.Total.Completed == n })
 	if got := slices.Sorted(maps.Keys(ended)); !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
 		t.Errorf("jobs %v, want %v", got, ids)
 	}

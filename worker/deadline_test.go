@@ -201,7 +201,7 @@ func TestDeadline(t *testing.T) {
 		if !errors.Is(f.Err, want) {
 			t.Errorf("OnDead gets job %s, %v; want %v", f.Job.Payload, f.Err, want)
 		}
-		v, _, found, err := r.queue.Show(t.Context(), f.Job.ID)
+		v, _, found, err := r.queue.Looks().Show(t.Context(), f.Job.ID)
 		if err != nil || !found || v.State != signalbox.StateDead || !strings.Contains(v.Job.LastError, text) || v.Job.Deadline.IsZero() {
 			t.Errorf("job %s: %+v, %v", f.Job.Payload, v.Job, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 )
@@ -95,18 +96,18 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		for _, q := range queues {
-			_ = q.StopReporting(ctx, me) // if this fails, another process begins a little later
+			_ = q.Looks().StopReporting(ctx, me) // if this fails, another process begins a little later
 		}
 	}
 }
 
 // depthsOf reads the depths of a queue if this process reports them. mine is false if another one does.
-func depthsOf(ctx context.Context, q *store.Queue, me string) (d store.Depths, mine bool, err error) {
+func depthsOf(ctx context.Context, q *store.Queue, me string) (d looks.Depths, mine bool, err error) {
 	if err := ctx.Err(); err != nil { // the client may not check ctx
 		return d, false, err
 	}
-	if mine, err = q.Report(ctx, me); err == nil && mine {
-		d, err = q.Depths(ctx)
+	if mine, err = q.Looks().Report(ctx, me); err == nil && mine {
+		d, err = q.Looks().Depths(ctx)
 	}
 	return d, mine, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var doctorTime = flag.Duration("doctor.duration", 3*time.Second, "how long the doctor of TestDoctorUnderLoad looks, at least")
@@ -95,5 +96,5 @@ func TestDoctorUnderLoad(t *testing.T) {
 	if jobs == 0 {
 		t.Error("it looked at nothing")
 	}
-	r.until("all jobs have ended", func(c store.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
+	r.until("all jobs have ended", func(c looks.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
 }

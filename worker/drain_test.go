@@ -10,7 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -186,7 +186,7 @@ func (r *rig) idle() {
 // idleClients waits until n workers are registered to be woken.
 func (r *rig) idleClients(n int) {
 	r.Helper()
-	r.until("workers wait for work", func(store.Counts) bool {
+	r.until("workers wait for work", func(looks.Counts) bool {
 		return r.rdb.ZCard(context.Background(), r.key("idle")).Val() >= int64(n)
 	})
 }

@@ -61,7 +61,7 @@ func TestRetentionOfConfig(t *testing.T) {
 	}
 	has := func(retention, completed signalbox.Retention) {
 		t.Helper()
-		settings, err := s.Settings(t.Context())
+		settings, err := s.Settings().Read(t.Context())
 		if err != nil || settings.Retention != retention || settings.Completed != completed {
 			t.Errorf("the queue has %+v and %+v, want %+v and %+v: %v", settings.Retention, settings.Completed, retention, completed, err)
 		}
@@ -85,7 +85,7 @@ func TestRetentionOfConfig(t *testing.T) {
 	if got := said.String(); strings.Count(got, "a new setting of Config") != 2 || !strings.Contains(got, `field=Retention config="3 jobs, 1000 bytes, for 1h0m0s" queue_has="3 jobs, 1000 bytes, for 1h0m0s" before="2 jobs, 1000 bytes, for 1h0m0s"`) {
 		t.Errorf("the log has %s", got)
 	}
-	if err := errors.Join(s.SetCompleted(t.Context(), signalbox.Retention{}), s.SetRetention(t.Context(), two)); err != nil {
+	if err := errors.Join(s.Settings().SetCompleted(t.Context(), signalbox.Retention{}), s.Settings().SetRetention(t.Context(), two)); err != nil {
 		t.Fatal(err)
 	}
 	if start(Queue{Retention: three, CompletedRetention: three}).handlers.keeps.Load() {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -58,13 +58,13 @@ func TestExpireAfter(t *testing.T) {
 	<-began
 	put(2, time.Millisecond)
 	expired("while no slot is free")
-	if _, err := r.queue.Pause(t.Context()); err != nil {
+	if _, err := r.queue.Settings().Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	put(3, time.Millisecond)
 	expired("while the queue is paused")
 	open()
-	r.until("the first completes", func(c store.Counts) bool { return c.Total.Completed == 1 })
+	r.until("the first completes", func(c looks.Counts) bool { return c.Total.Completed == 1 })
 	if c := r.counts(); c.Total.Expired != 2 || c.Dead != 2 || c.Ready+c.Due+c.Running != 0 {
 		t.Errorf("in the end: %+v", c)
 	}

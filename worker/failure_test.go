@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/signalboxtest"
 	"github.com/signalbox-go/signalbox/worker"
@@ -314,7 +315,7 @@ func TestHooksOfAWorker(t *testing.T) {
 		t.Errorf("death %+v", f)
 	}
 	r.addOne(signalbox.Job{})
-	r.until("it is retried", func(c store.Counts) bool { return c.Total.Retried == 1 })
+	r.until("it is retried", func(c looks.Counts) bool { return c.Total.Retried == 1 })
 	run.cancel()
 	redistest.Eventually(t, func() bool { return r.rdb.ZCard(context.Background(), r.key("sessions")).Val() == 0 }, "the session is closed")
 	close(next)

@@ -247,19 +247,19 @@ func TestBatchOfALongChain(t *testing.T) {
 	}
 }
 
-// looks counts how often a worker looks after batches.
-type looks struct {
+// flowLooks counts how often a worker looks after batches.
+type flowLooks struct {
 	key string
 	n   atomic.Int64
 }
 
-func (l *looks) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *flowLooks) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (l *looks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l *flowLooks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (l *looks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l *flowLooks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); len(args) == 2 && args[0] == "exists" && args[1] == l.key {
 			l.n.Add(1)
@@ -278,7 +278,7 @@ func TestManyBatchesWhoseTimeHasCome(t *testing.T) {
 		}
 	}
 	rdb := redistest.Start(t).Client()
-	seen := &looks{key: r.key("flows")}
+	seen := &flowLooks{key: r.key("flows")}
 	rdb.AddHook(seen)
 	w := r.workerOn(rdb, r.config(1))
 	new(reports).handle(w)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -40,7 +41,7 @@ func TestMetricsOfForeignJobs(t *testing.T) {
 	w := r.workerWith(cfg)
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 	run := r.start(w)
-	r.until("all were looked at", func(c store.Counts) bool { return c.Dead == 3 && c.Due == 3 && c.Total.Completed == 1 })
+	r.until("all were looked at", func(c looks.Counts) bool { return c.Dead == 3 && c.Due == 3 && c.Total.Completed == 1 })
 	run.stop()
 	for name, want := range map[string]map[string]int64{
 		"signalbox.jobs.settled": {

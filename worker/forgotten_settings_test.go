@@ -9,7 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -59,7 +59,7 @@ func TestSettingsOfConfigComeBack(t *testing.T) {
 	flush(t, r, server)
 	completes := r.addOne(signalbox.Job{Payload: []byte(`{"n":-1}`)})
 	dead := r.addOne(dies)
-	r.until("both have ended", func(c store.Counts) bool { return c.Dead == 1 && c.Completed == 1 })
+	r.until("both have ended", func(c looks.Counts) bool { return c.Dead == 1 && c.Completed == 1 })
 	for field, want := range before {
 		if got := r.seeds()[field]; got != want {
 			t.Errorf("once the first jobs have ended, %s is %q, want %q", field, got, want)
@@ -68,7 +68,7 @@ func TestSettingsOfConfigComeBack(t *testing.T) {
 	if of := to.copies(1); of[dead] != 1 {
 		t.Errorf("copies %v, want one of %s", of, dead)
 	}
-	if view, _, _, err := r.queue.Show(t.Context(), completes); err != nil || view.State != signalbox.StateCompleted {
+	if view, _, _, err := r.queue.Looks().Show(t.Context(), completes); err != nil || view.State != signalbox.StateCompleted {
 		t.Errorf("the job that completed: %v, %v", view.State, err)
 	}
 	// Each is said once. They may take two lines, if Redis forgot them while the worker was about to read them again.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -70,7 +70,7 @@ func TestSerialGroups(t *testing.T) {
 		worker.Handle(w, handle, worker.Retry(worker.Constant(time.Millisecond)))
 		r.start(w)
 	}
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == groups*each })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed == groups*each })
 }
 
 // A job that waits for its turn costs no calls, and runs as soon as the one before it has ended.
@@ -153,7 +153,7 @@ func TestSerialGroupsThatYield(t *testing.T) {
 		worker.Handle(w, handle)
 		r.start(w)
 	}
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == groups*each })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed == groups*each })
 	mu.Lock()
 	defer mu.Unlock()
 	for g, ns := range order {

@@ -19,7 +19,7 @@ func (h *handlers) holdBack(ctx context.Context, until time.Time) error {
 	if left <= 0 {
 		return nil
 	}
-	if _, err := h.q.own.HoldBack(ctx, d.claimed.Group(), d.id, max(left, time.Microsecond)); err != nil {
+	if _, err := h.q.own.Settings().HoldBack(ctx, d.claimed.Group(), d.id, max(left, time.Microsecond)); err != nil {
 		return fmt.Errorf("signalbox: HoldBack: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/internal/lease"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/lock"
 )
@@ -19,7 +20,7 @@ import (
 // for something, have room for one request, and are never waited for. After the goroutine has ended, the one of queue.run closes the last sessions.
 type keeper struct {
 	q        *queue
-	settings settings
+	settings teller
 	tender   tender
 
 	vacant       chan struct{} // the session is over: open another
@@ -39,14 +40,14 @@ type keeper struct {
 	opened    bool            // a session has claimed
 	reporting bool            // progress is to be written soon
 	vacated   time.Time       // when the last session that claimed was lost
-	waited    store.Histogram // how long deliveries waited that are in no batch yet
-	ran       store.Histogram // how long they ran
+	waited    facts.Histogram // how long deliveries waited that are in no batch yet
+	ran       facts.Histogram // how long they ran
 }
 
 func newKeeper(q *queue) keeper {
 	return keeper{
 		q:            q,
-		settings:     settings{q: q},
+		settings:     teller{q: q},
 		tender:       tender{q: q, news: make(chan struct{}, 1)},
 		vacant:       make(chan struct{}, 1),
 		marked:       make(chan struct{}, 1),

@@ -17,8 +17,8 @@ func (k *keeper) look() {
 
 // readEnding notes which completed jobs the queue keeps, and whether its dead jobs are copied, as its settings say. If they can't be
 // read, what is known stays: a sweep tries again within a minute. Only the keeper calls it.
-func (s *settings) readEnding(ctx context.Context) {
-	ending, err := s.q.own.Ending(ctx)
+func (s *teller) readEnding(ctx context.Context) {
+	ending, err := s.q.own.Settings().Ending(ctx)
 	if err != nil {
 		return
 	}

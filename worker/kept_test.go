@@ -9,7 +9,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -31,20 +32,20 @@ func TestCompletedJobsAreKept(t *testing.T) {
 		t.Fatalf("%d completed jobs are kept, and nobody has asked for it", got.Completed)
 	}
 	ctx := t.Context()
-	if err := r.queue.SetCompleted(ctx, signalbox.Retention{Jobs: 1000}); err != nil {
+	if err := r.queue.Settings().SetCompleted(ctx, signalbox.Retention{Jobs: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("the worker keeps completed jobs", func(c store.Counts) bool {
+	r.until("the worker keeps completed jobs", func(c looks.Counts) bool {
 		if c.Completed == 0 {
 			r.addOne(signalbox.Job{})
 		}
 		return c.Completed > 0
 	})
 	id := r.addOne(signalbox.Job{MaxAttempts: 2})
-	var view store.View
-	r.until("a job is completed after a failed attempt", func(store.Counts) bool {
+	var view looks.View
+	r.until("a job is completed after a failed attempt", func(looks.Counts) bool {
 		var err error
-		view, _, _, err = r.queue.Show(ctx, id)
+		view, _, _, err = r.queue.Looks().Show(ctx, id)
 		return err == nil && view.State == signalbox.StateCompleted
 	})
 	a := view.Success
@@ -71,11 +72,11 @@ func TestSettingsBeforeTheSubscription(t *testing.T) {
 	run := r.start(w)
 	get(t, held, "the worker subscribes")
 	r.completed(1) // it knows of no retention by now
-	if err := r.queue.SetCompleted(t.Context(), signalbox.Retention{Jobs: 1000}); err != nil {
+	if err := r.queue.Settings().SetCompleted(t.Context(), signalbox.Retention{Jobs: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	let()
-	r.until("the worker keeps completed jobs", func(c store.Counts) bool {
+	r.until("the worker keeps completed jobs", func(c looks.Counts) bool {
 		if c.Completed == 0 {
 			r.addOne(signalbox.Job{})
 		}
@@ -89,10 +90,10 @@ func TestCompletedRetentionOfConfig(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.queue.Tell(ctx, "another", store.Wanted{Completed: signalbox.Retention{Jobs: 5}}); err != nil {
+	if _, err := r.queue.Settings().Tell(ctx, "another", settings.Wanted{Completed: signalbox.Retention{Jobs: 5}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.queue.SetCompleted(ctx, signalbox.Retention{Jobs: 2}); err != nil {
+	if err := r.queue.Settings().SetCompleted(ctx, signalbox.Retention{Jobs: 2}); err != nil {
 		t.Fatal(err)
 	}
 	start := func(c signalbox.Retention) *run {

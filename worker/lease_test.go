@@ -9,7 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -193,7 +193,7 @@ func TestOldDeadJobsAreSwept(t *testing.T) {
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return errBoom })
 	old := r.addOne(signalbox.Job{MaxAttempts: 1})
 	run := r.start(w)
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	run.stop()
 	long := time.Now().Add(-31 * 24 * time.Hour)
 	if err := r.rdb.ZAddXX(ctx, r.key("dead"), redis.Z{Score: float64(long.UnixMicro()), Member: old}).Err(); err != nil {
@@ -202,7 +202,7 @@ func TestOldDeadJobsAreSwept(t *testing.T) {
 	next := r.worker(2)
 	worker.Handle(next, func(context.Context, *signalbox.Job, task) error { return nil })
 	r.start(next)
-	r.until("the old one is dropped", func(c store.Counts) bool { return c.Dead == 0 })
+	r.until("the old one is dropped", func(c looks.Counts) bool { return c.Dead == 0 })
 	if n := r.rdb.HLen(ctx, r.key("jobs")).Val(); n != 0 {
 		t.Errorf("%d records are left", n)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -64,7 +64,7 @@ func testDead(r *rig) {
 	}, worker.Retry(soon))
 	r.start(w)
 	id := r.addOne(signalbox.Job{MaxAttempts: 3})
-	r.until("the job is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("the job is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	if n := attempts.Load(); n != 3 {
 		r.Errorf("%d attempts, want 3", n)
 	}
@@ -86,7 +86,7 @@ func testCancelled(r *rig) {
 	}, worker.Retry(soon))
 	r.start(w)
 	id := r.addOne(signalbox.Job{})
-	r.until("the job is cancelled", func(c store.Counts) bool { return c.Cancelled == 1 && c.Ready+c.Due+c.Running == 0 })
+	r.until("the job is cancelled", func(c looks.Counts) bool { return c.Cancelled == 1 && c.Ready+c.Due+c.Running == 0 })
 	if job := r.job(id); calls.Load() != 1 || !strings.Contains(job.LastError, "boom") || job.Attempt != 1 {
 		r.Errorf("%d calls, job %+v", calls.Load(), job)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -23,7 +23,7 @@ func testUndecodable(r *rig) {
 		signalbox.Job{MaxAttempts: 1, Payload: []byte(`geheim-2`)},
 		signalbox.Job{MaxAttempts: 1, Payload: []byte{}},
 	)
-	r.until("all are dead", func(c store.Counts) bool { return c.Dead == 3 })
+	r.until("all are dead", func(c looks.Counts) bool { return c.Dead == 3 })
 	for i, want := range []string{`field "n" (in Go task.N) must fit in a Go int`, "no valid JSON at byte 1", "the payload is empty"} {
 		if job := r.job(ids[i]); !strings.Contains(job.LastError, want) || strings.Contains(job.LastError, "geheim") {
 			r.Errorf("last error %q, want one that says %s and no payload", job.LastError, want)
@@ -44,9 +44,9 @@ func testUnknownKind(r *rig) {
 		strangers[i].Kind = "stranger"
 	}
 	ids := r.add(strangers...)
-	r.until("they are put back", func(c store.Counts) bool { return c.Due == 20 })
+	r.until("they are put back", func(c looks.Counts) bool { return c.Due == 20 })
 	r.add(signalbox.Job{}) // they must not be in the way
-	r.until("the known one is completed", func(c store.Counts) bool { return c.Total.Completed == 1 })
+	r.until("the known one is completed", func(c looks.Counts) bool { return c.Total.Completed == 1 })
 
 	if c := r.counts(); c.Total.Delayed < 20 || c.Total.Retried != 0 {
 		r.Errorf("each was to be put back with no attempt used: %+v", c)
@@ -72,7 +72,7 @@ func testNewerRecord(r *rig) {
 		return nil
 	})
 	r.start(w)
-	r.until("it is put back", func(c store.Counts) bool { return c.Due == 1 })
+	r.until("it is put back", func(c looks.Counts) bool { return c.Due == 1 })
 	// Only the time at which it is due has changed, in bytes 11 to 18.
 	if now := r.record(id); now[:12] != raw[:12] || now[20:] != raw[20:] {
 		r.Errorf("the record was changed from %q to %q", raw, now)
@@ -91,7 +91,7 @@ func testCorruptRecord(r *rig) {
 	w := r.worker(2)
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 	r.start(w)
-	r.until("three are dead, the fourth is completed", func(c store.Counts) bool { return c.Dead == 3 && c.Total.Completed == 1 })
+	r.until("three are dead, the fourth is completed", func(c looks.Counts) bool { return c.Dead == 3 && c.Total.Completed == 1 })
 	for i, raw := range rubbish {
 		if now := r.record(ids[i]); now != raw {
 			r.Errorf("the bytes %q were not kept: %q", raw, now)

@@ -44,18 +44,18 @@ func TestLimitedQueuesDontPoll(t *testing.T) {
 	of := func(group string) func(int) (string, bool) { return func(int) (string, bool) { return group, false } }
 	serial := func(int) (string, bool) { return "a", true }
 	kinds := map[string]*kind{
-		"running":              {set: func(q *store.Queue) { must(q.SetLimits(ctx, running(2))) }, group: of(""), starts: 2},
-		"rate":                 {set: func(q *store.Queue) { must(q.SetLimits(ctx, hourly)) }, group: of(""), starts: 2},
-		"group running":        {set: func(q *store.Queue) { must(q.SetGroupLimits(ctx, running(2))) }, group: of("a"), starts: 2},
-		"group rate":           {set: func(q *store.Queue) { must(q.SetGroupLimits(ctx, hourly)) }, group: of("a"), starts: 2},
-		"many group":           {set: func(q *store.Queue) { must(q.SetGroupLimits(ctx, running(1))) }, group: func(n int) (string, bool) { return fmt.Sprint(n % 6), false }, starts: 6},
+		"running":              {set: func(q *store.Queue) { must(q.Settings().SetLimits(ctx, running(2))) }, group: of(""), starts: 2},
+		"rate":                 {set: func(q *store.Queue) { must(q.Settings().SetLimits(ctx, hourly)) }, group: of(""), starts: 2},
+		"group running":        {set: func(q *store.Queue) { must(q.Settings().SetGroupLimits(ctx, running(2))) }, group: of("a"), starts: 2},
+		"group rate":           {set: func(q *store.Queue) { must(q.Settings().SetGroupLimits(ctx, hourly)) }, group: of("a"), starts: 2},
+		"many group":           {set: func(q *store.Queue) { must(q.Settings().SetGroupLimits(ctx, running(1))) }, group: func(n int) (string, bool) { return fmt.Sprint(n % 6), false }, starts: 6},
 		"serial":               {set: func(*store.Queue) {}, group: serial, starts: 1},
-		"queue held":           {set: func(q *store.Queue) { must(q.HoldBack(ctx, "", "", time.Hour)) }, group: of("")},
-		"queue paused":         {set: func(q *store.Queue) { must(q.Pause(ctx)) }, group: of("")},
-		"group held":           {set: func(q *store.Queue) { must(q.HoldBack(ctx, "ga", "", time.Hour)) }, group: of("a")},
-		"group paused":         {set: func(q *store.Queue) { must(q.PauseGroup(ctx, "ga")) }, group: of("a")},
-		"serial paused":        {set: func(q *store.Queue) { must(q.PauseGroup(ctx, "sa")) }, group: serial},
-		"paused when one runs": {set: func(*store.Queue) {}, then: func(q *store.Queue) { must(q.PauseGroup(ctx, "sa")) }, group: serial, starts: 1},
+		"queue held":           {set: func(q *store.Queue) { must(q.Settings().HoldBack(ctx, "", "", time.Hour)) }, group: of("")},
+		"queue paused":         {set: func(q *store.Queue) { must(q.Settings().Pause(ctx)) }, group: of("")},
+		"group held":           {set: func(q *store.Queue) { must(q.Settings().HoldBack(ctx, "ga", "", time.Hour)) }, group: of("a")},
+		"group paused":         {set: func(q *store.Queue) { must(q.Settings().PauseGroup(ctx, "ga")) }, group: of("a")},
+		"serial paused":        {set: func(q *store.Queue) { must(q.Settings().PauseGroup(ctx, "sa")) }, group: serial},
+		"paused when one runs": {set: func(*store.Queue) {}, then: func(q *store.Queue) { must(q.Settings().PauseGroup(ctx, "sa")) }, group: serial, starts: 1},
 	}
 	queues := worker.Queues{r.name(): {Concurrency: 10}}
 	byQueue := make(map[string]*kind)

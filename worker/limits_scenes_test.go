@@ -19,7 +19,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -417,7 +418,7 @@ func (s *stage) judge(d *stint, before []*stint) {
 	if group == "" {
 		return
 	}
-	most := store.LimitsIn(r.of[group[1:]], r.all).Running
+	most := settings.LimitsIn(r.of[group[1:]], r.all).Running
 	if group[0] == 's' {
 		most = 1
 	}
@@ -446,7 +447,7 @@ func (s *stage) rated(r rules, to time.Time) {
 	for group, n := range claims {
 		rate := r.queue.Rate
 		if group != "" {
-			rate = store.LimitsIn(r.of[group[1:]], r.all).Rate
+			rate = settings.LimitsIn(r.of[group[1:]], r.all).Rate
 		}
 		if rate.Jobs <= 0 {
 			continue
@@ -642,7 +643,7 @@ func TestLimitsAtRunTime(t *testing.T) {
 			s.limitOf("a", rate(1, day, 1))
 			a := s.serial("a", 2)
 			s.works(5)
-			s.until("the retry is put off", func(store.Counts) bool { return s.far() == 1 })
+			s.until("the retry is put off", func(looks.Counts) bool { return s.far() == 1 })
 			s.limitOf("a", signalbox.Limits{})
 			s.run(a[:1])
 		},
@@ -650,7 +651,7 @@ func TestLimitsAtRunTime(t *testing.T) {
 			s.limitGroups(rate(1, day, 1))
 			a, b := s.serial("a", 2), s.serial("b", 2)
 			s.works(5)
-			s.until("the retries are put off", func(store.Counts) bool { return s.far() == 2 })
+			s.until("the retries are put off", func(looks.Counts) bool { return s.far() == 2 })
 			s.limitGroups(rate(1000, time.Second, 5))
 			s.run(a[:1], b[:1])
 		},
@@ -661,7 +662,7 @@ func TestLimitsAtRunTime(t *testing.T) {
 			s.run(a[:3])
 			kill()
 			s.works(8)
-			s.until("the jobs of the dead worker wait for the rate", func(c store.Counts) bool {
+			s.until("the jobs of the dead worker wait for the rate", func(c looks.Counts) bool {
 				return c.Total.Crashed == 3 && s.rdb.HGet(context.Background(), s.key("groups"), "ga").Val() == ".w.0"
 			})
 			s.limitOf("a", rate(1000, time.Second, 1))
@@ -693,7 +694,7 @@ func TestLimitsAtRunTime(t *testing.T) {
 			s.works(8)
 			b := s.put("b", 1)
 			s.run(b)
-			s.until("the job of the dead worker waits", func(c store.Counts) bool { return c.Running == 1 && c.Total.Crashed == 1 })
+			s.until("the job of the dead worker waits", func(c looks.Counts) bool { return c.Running == 1 && c.Total.Crashed == 1 })
 			s.resume("a")
 			s.run(a[:3], b)
 		},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -64,7 +64,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == jobs })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed == jobs })
 }
 
 // TestRunningLimitsAreUsed: while jobs wait, three workers together run as many jobs as the limit of a queue, or those of its groups, allow. make lines is the long form.
@@ -119,7 +119,7 @@ func TestRunningLimitsAreUsed(t *testing.T) {
 				})
 				r.start(w)
 			}
-			r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == int64(len(items)) })
+			r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed == int64(len(items)) })
 			mu.Lock()
 			defer mu.Unlock()
 			// Near the end there are too few jobs. The last ones of the limit begin when all others have had their time.
@@ -181,7 +181,7 @@ func TestLimitsOfAKind(t *testing.T) {
 			}
 		}
 	}
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed == 2*jobs })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed == 2*jobs })
 }
 
 // A handler that is told to wait holds back its group: another job of the group starts when that has ended, and others start at once.
@@ -221,7 +221,7 @@ func TestHoldBackByAHandler(t *testing.T) {
 	if e := get(t, began, "a job of another group"); e.N != 2 {
 		t.Fatalf("job %d runs, though its group is held back", e.N)
 	}
-	if _, err := r.queue.HoldBack(t.Context(), "ga", "", 0); err != nil {
+	if _, err := r.queue.Settings().HoldBack(t.Context(), "ga", "", 0); err != nil {
 		t.Fatal(err)
 	}
 	if e := get(t, began, "the job that was held back"); e.N != 1 {
@@ -271,8 +271,8 @@ func TestHoldBackByAnError(t *testing.T) {
 			if _, err := s.Enqueue(t.Context(), entry{c.group, 0}, opts...); err != nil {
 				t.Fatal(err)
 			}
-			r.until("the attempt has failed", func(c store.Counts) bool { return c.Running == 0 && c.Due+c.Dead == 1 })
-			holds, err := r.queue.Holds(t.Context())
+			r.until("the attempt has failed", func(c looks.Counts) bool { return c.Running == 0 && c.Due+c.Dead == 1 })
+			holds, err := r.queue.Settings().Holds(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestHoldBackByAnError(t *testing.T) {
 				t.Errorf("%+v are held back, want %q", holds, c.held)
 			}
 			if c.held != "-" {
-				if _, err := r.queue.HoldBack(t.Context(), c.held, "", 0); err != nil {
+				if _, err := r.queue.Settings().HoldBack(t.Context(), c.held, "", 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -314,11 +314,11 @@ func TestMaxLengthOfConfig(t *testing.T) {
 		worker.Handle(w, func(context.Context, *signalbox.Job, entry) error { return nil })
 		running := r.start(w)
 		redistest.Eventually(r.T, func() bool { return r.log.count("the worker is ready") > i }, "the worker is ready")
-		settings, err := r.queue.Settings(t.Context())
+		settings, err := r.queue.Settings().Read(t.Context())
 		if want := []int{7, 8, 9}[i]; err != nil || settings.MaxLength != want {
 			t.Errorf("the maximum is %d, want %d; %v", settings.MaxLength, want, err)
 		}
-		if _, err := r.queue.SetMaxLength(t.Context(), 8); err != nil {
+		if _, err := r.queue.Settings().SetMaxLength(t.Context(), 8); err != nil {
 			t.Fatal(err)
 		}
 		running.stop()

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -83,7 +83,7 @@ func TestLostLeaseIsCountedAside(t *testing.T) {
 			}
 			get(t, asked, "the loss is counted")
 			end()
-			r.until("the job is settled meanwhile", func(store.Counts) bool {
+			r.until("the job is settled meanwhile", func(looks.Counts) bool {
 				return !r.rdb.HExists(t.Context(), r.key("jobs"), "waits").Val()
 			})
 			open()

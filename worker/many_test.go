@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -60,13 +61,13 @@ func TestHandleMany(t *testing.T) {
 	}, worker.UpTo(5, time.Minute), worker.Retry(func(int, error) time.Duration { return time.Hour }))
 	r.start(w)
 	ids := r.add(make([]signalbox.Job, 5)...)
-	r.until("two are settled, three run", func(c store.Counts) bool { return c.Total.Completed == 1 && c.Running == 3 && c.Due == 1 })
+	r.until("two are settled, three run", func(c looks.Counts) bool { return c.Total.Completed == 1 && c.Running == 3 && c.Due == 1 })
 	if _, err := r.queue.Do(context.Background(), store.CancelJobs("not needed"), ids[2:3]); err != nil {
 		t.Fatal(err)
 	}
-	r.until("one is cancelled", func(c store.Counts) bool { return c.Cancelled == 1 && c.Running == 2 })
+	r.until("one is cancelled", func(c looks.Counts) bool { return c.Cancelled == 1 && c.Running == 2 })
 	open()
-	r.until("all are settled", func(c store.Counts) bool { return c.Running == 0 && c.Due == 3 })
+	r.until("all are settled", func(c looks.Counts) bool { return c.Running == 0 && c.Due == 3 })
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Equal(sizes, []int{5}) || len(tokens) != 5 {
@@ -138,7 +139,7 @@ func TestStuckCallOfMany(t *testing.T) {
 		}
 	}
 	open()
-	r.until("both are settled", func(c store.Counts) bool { return c.Running == 0 })
+	r.until("both are settled", func(c looks.Counts) bool { return c.Running == 0 })
 }
 
 // The span of a call is linked with its deliveries' spans, and these with it. What the function does with its context is below it.
@@ -154,7 +155,7 @@ func TestTraceOfMany(t *testing.T) {
 	}, worker.UpTo(2, time.Minute), worker.Retry(func(int, error) time.Duration { return time.Hour }))
 	r.add(make([]signalbox.Job, 2)...)
 	r.start(w)
-	r.until("both are settled", func(c store.Counts) bool { return c.Total.Completed == 1 && c.Due == 1 })
+	r.until("both are settled", func(c looks.Counts) bool { return c.Total.Completed == 1 && c.Due == 1 })
 	r.n("process", 2)
 	calls, handles, inserts := r.named("handle many task"), r.named("handle task"), r.named("insert")
 	if len(calls) != 1 || len(handles) != 2 || len(inserts) != 1 {

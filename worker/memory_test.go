@@ -9,7 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -94,7 +94,7 @@ func TestLogOfLostMemory(t *testing.T) {
 			before := r.counts().Total.Completed
 			for n := range 3 {
 				r.addSoon()
-				r.until("a job after that is completed", func(s store.Counts) bool { return s.Total.Completed == before+int64(n)+1 })
+				r.until("a job after that is completed", func(s looks.Counts) bool { return s.Total.Completed == before+int64(n)+1 })
 			}
 			if n := r.log.count(lostMemory); n != 1 {
 				t.Errorf("the log says so %d times, want once", n)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // Processes work two queues, and one after the other is killed. Meanwhile jobs are moved from each queue to the other, and many moves end
@@ -94,9 +94,9 @@ func TestMovesUnderLoad(t *testing.T) {
 			move(t.Context(), id, from) // ends what was left halfway
 		}
 	}
-	done := make([]store.Counts, len(queues))
+	done := make([]looks.Counts, len(queues))
 	for i, q := range queues {
-		q.until("all jobs have ended", func(c store.Counts) bool { done[i] = c; return c.Ready+c.Due+c.Running == 0 })
+		q.until("all jobs have ended", func(c looks.Counts) bool { done[i] = c; return c.Ready+c.Due+c.Running == 0 })
 	}
 	if sum := done[0].Total.Completed + done[1].Total.Completed; sum != int64(len(ids)) {
 		t.Errorf("%d jobs have completed, want %d: %+v", sum, len(ids), done)

@@ -70,7 +70,7 @@ func TestNamespaces(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	d, err := store.New(rdb, staging, queue).Depths(t.Context())
+	d, err := store.New(rdb, staging, queue).Looks().Depths(t.Context())
 	if err != nil || d.Ready != 2 {
 		t.Errorf("staging has %+v, %v; want both of its jobs ready", d, err)
 	}

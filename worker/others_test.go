@@ -11,7 +11,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -37,7 +37,7 @@ func TestHandleOthers(t *testing.T) {
 	}), worker.Retry(func(int, error) time.Duration { return time.Hour }))
 	r.add(signalbox.Job{}, signalbox.Job{Kind: "a"}, signalbox.Job{Kind: "b"}, signalbox.Job{Kind: "fails"})
 	run := r.start(w)
-	r.until("all have run", func(c store.Counts) bool { return c.Total.Completed == 3 && c.Due == 1 && c.Total.Retried == 1 })
+	r.until("all have run", func(c looks.Counts) bool { return c.Total.Completed == 3 && c.Due == 1 && c.Total.Retried == 1 })
 	run.stop()
 	close(ran)
 	var kinds []string

@@ -16,8 +16,8 @@ import (
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -107,10 +107,10 @@ func TestPauseUnderLoad(t *testing.T) {
 			t.Fatal("no job waited at 20 pauses: the processes are too fast to be seen")
 		}
 		add(500)
-		r.until("jobs are under way, or done", func(c store.Counts) bool { return c.Running > 0 || c.Ready == 0 })
+		r.until("jobs are under way, or done", func(c looks.Counts) bool { return c.Running > 0 || c.Ready == 0 })
 		r.set(ins.Pause)
 		fence := r.rdb.Get(ctx, r.key("fence")).Val() // the last token that was granted
-		r.until("what runs is settled", func(c store.Counts) bool { return c.Running == 0 })
+		r.until("what runs is settled", func(c looks.Counts) bool { return c.Running == 0 })
 		waiting := r.counts().Ready
 		if waiting > 0 {
 			seen++
@@ -183,7 +183,7 @@ func TestOutdatedWorker(t *testing.T) {
 	})
 	run := r.start(w)
 	r.addOne(signalbox.Job{ID: "has"})
-	r.until("a job runs", func(c store.Counts) bool { return c.Running == 1 })
+	r.until("a job runs", func(c looks.Counts) bool { return c.Running == 1 })
 	r.set(ins.Pause)
 	r.add(signalbox.Job{ID: "a"}, signalbox.Job{ID: "b"})
 	if err := r.rdb.HSet(ctx, r.key("settings"), "layout", layout.Protocol+1).Err(); err != nil {
@@ -200,7 +200,7 @@ func TestOutdatedWorker(t *testing.T) {
 	r.set(ins.Resume)
 	redistest.Eventually(t, func() bool { return r.log.count("this worker is too old for the queue") == 1 }, "the worker says that it is too old")
 	open()
-	r.until("its job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 })
+	r.until("its job is settled", func(c looks.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 })
 	redistest.Eventually(t, func() bool { return r.rdb.ZCard(ctx, r.key("idle")).Val() == 0 }, "it waits for no wake-up")
 	if n := r.callsOver(2); n > 20 {
 		t.Errorf("%d calls of scripts by one idle worker in two renewals", n)

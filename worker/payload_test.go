@@ -12,7 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 	"github.com/signalbox-go/signalbox/lock"
 	"github.com/signalbox-go/signalbox/middleware"
@@ -48,7 +48,7 @@ func TestRefusedPayloadIsTriedFiveTimes(t *testing.T) {
 	}
 	begin := time.Now()
 	r.start(w)
-	r.until("one is dead, four are tried again", func(c store.Counts) bool { return c.Dead == 1 && c.Due == 4 })
+	r.until("one is dead, four are tried again", func(c looks.Counts) bool { return c.Dead == 1 && c.Due == 4 })
 	for failed, id := range ids {
 		job := r.job(id)
 		if !strings.Contains(job.LastError, "task.N") {
@@ -80,7 +80,7 @@ func TestRefusalsAndOtherErrors(t *testing.T) {
 	ordinary := r.addFailed(10, signalbox.Job{})
 	own := r.addFailed(4, signalbox.Job{Kind: "own.decoder"})
 	r.start(w)
-	r.until("two are dead, one is tried again", func(c store.Counts) bool { return c.Dead == 2 && c.Due == 1 })
+	r.until("two are dead, one is tried again", func(c looks.Counts) bool { return c.Dead == 2 && c.Due == 1 })
 	if job := r.job(ordinary); job.Attempt != 12 || job.LastError != "boom" {
 		r.Errorf("an ordinary failure: %+v", job)
 	}
@@ -113,7 +113,7 @@ func TestStrictHandlers(t *testing.T) {
 			r.start(w)
 			id := r.addOne(renamed)
 			r.addOne(signalbox.Job{Kind: "untyped", Payload: renamed.Payload})
-			r.until("both have ended", func(c store.Counts) bool { return c.Dead+c.Total.Completed == 2 })
+			r.until("both have ended", func(c looks.Counts) bool { return c.Dead+c.Total.Completed == 2 })
 			if got := r.counts().Dead == 1; got != c.dead {
 				r.Errorf("dead: %v, want %v", got, c.dead)
 			}
@@ -227,7 +227,7 @@ func TestLockByRefusesFirst(t *testing.T) {
 		}))
 	r.start(w)
 	id := r.addOne(signalbox.Job{MaxAttempts: 1, Payload: []byte(`null`)})
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	if job := r.job(id); !strings.Contains(job.LastError, "null") {
 		r.Errorf("last error %q", job.LastError)
 	}

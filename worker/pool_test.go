@@ -12,7 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -46,7 +46,7 @@ func manyQueues(t *testing.T, admin, rdb redis.UniversalClient, queues int) (log
 	})
 	run := r.start(w)
 	for _, r := range rigs {
-		r.until("there is a session", func(store.Counts) bool { return admin.ZCard(ctx, r.key("sessions")).Val() == 1 })
+		r.until("there is a session", func(looks.Counts) bool { return admin.ZCard(ctx, r.key("sessions")).Val() == 1 })
 	}
 	until := make([]float64, queues)
 	for i, r := range rigs {

@@ -10,7 +10,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -62,7 +62,7 @@ func TestProgressIsShown(t *testing.T) {
 		job, err := r.inspector().Job(context.Background(), r.name(), ids[0])
 		return err == nil && job.Progress != nil && job.Progress.Done == 0 && job.Progress.Total == 0 && job.Progress.Note == "?"
 	}, "the next report is shown")
-	kept, err := r.queue.Leases(context.Background())
+	kept, err := r.queue.Looks().Leases(context.Background())
 	if err != nil || len(kept) != 1 {
 		t.Fatal(kept, err)
 	}
@@ -111,7 +111,7 @@ func TestProgressIsOneWriteASecond(t *testing.T) {
 	r.start(w)
 	began := time.Now()
 	r.add(make([]signalbox.Job, jobs)...)
-	r.until("all run", func(c store.Counts) bool { return c.Running == jobs })
+	r.until("all run", func(c looks.Counts) bool { return c.Running == jobs })
 	set := func() {
 		t.Helper()
 		for {
@@ -132,7 +132,7 @@ func TestProgressIsOneWriteASecond(t *testing.T) {
 	if took < writes*time.Second {
 		t.Errorf("%d reports were written %d times in %v: more than once a second", made, writes, took)
 	}
-	leases, err := r.queue.Leases(context.Background())
+	leases, err := r.queue.Looks().Leases(context.Background())
 	if err != nil || len(leases) != 1 {
 		t.Fatal(leases, err)
 	}
@@ -159,7 +159,7 @@ func TestProgressLasts(t *testing.T) {
 	id := r.addOne(signalbox.Job{})
 	shown := func() bool { return r.running()[id].Progress != nil }
 	redistest.Eventually(t, shown, "it is shown")
-	leases, err := r.queue.Leases(context.Background())
+	leases, err := r.queue.Looks().Leases(context.Background())
 	if err != nil || len(leases) != 1 {
 		t.Fatal(leases, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var (
@@ -86,10 +87,10 @@ func (p *proof) kill(i int) {
 }
 
 // counts returns the sum of what the queues have.
-func (p *proof) counts() (sum store.Counts) {
+func (p *proof) counts() (sum looks.Counts) {
 	p.Helper()
 	for _, q := range p.queues {
-		c, err := q.Counts(p.Context())
+		c, err := q.Looks().Counts(p.Context())
 		if err != nil {
 			p.Fatal(err)
 		}

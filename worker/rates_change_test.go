@@ -42,9 +42,9 @@ func TestRatesThatChange(t *testing.T) {
 			}
 			set := func(rate signalbox.Rate) {
 				t.Helper()
-				change := r.queue.SetLimits
+				change := r.queue.Settings().SetLimits
 				if of == "group" {
-					change = r.queue.SetGroupLimits
+					change = r.queue.Settings().SetGroupLimits
 				}
 				if _, err := change(t.Context(), signalbox.Limits{Rate: rate}); err != nil {
 					t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -206,7 +207,7 @@ func TestDeadByCrashesIsCounted(t *testing.T) {
 			w := r.workerWith(cfg)
 			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 			run := r.start(w)
-			r.until("one is dead", func(c store.Counts) bool { return c.Dead == 1 })
+			r.until("one is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 			r.completed(2)
 			run.stop()
 			got := settledAs(t, reader)
@@ -309,7 +310,7 @@ func TestReclaimOfAnUnheardAttempt(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("it is due", func(c store.Counts) bool { return c.Due == 1 || c.Ready == 1 })
+	r.until("it is due", func(c looks.Counts) bool { return c.Due == 1 || c.Ready == 1 })
 	r.die(1)
 	w := r.workerWith(r.config(1))
 	worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
@@ -346,7 +347,7 @@ func TestDeadByCrashesIsLogged(t *testing.T) {
 			w := r.workerWith(cfg)
 			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
 			r.start(w)
-			r.until("it is dead, and told", func(store.Counts) bool { return r.log.count(message) == 1 })
+			r.until("it is dead, and told", func(looks.Counts) bool { return r.log.count(message) == 1 })
 			has := func(want bool, part string) {
 				if got := r.log.count("ERROR", message, part) == 1; got != want {
 					t.Errorf("the record has %q: %t, want %t", part, got, want)

@@ -9,13 +9,14 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
 // shown returns what the queue has of a job.
-func (r *rig) shown(id string) store.View {
+func (r *rig) shown(id string) looks.View {
 	r.Helper()
-	v, _, found, err := r.queue.Show(context.Background(), id)
+	v, _, found, err := r.queue.Looks().Show(context.Background(), id)
 	if err != nil || !found {
 		r.Fatalf("job %s: found %v, %v", id, found, err)
 	}
@@ -64,7 +65,7 @@ func TestResult(t *testing.T) {
 		t.Errorf("completed by %+v; a run that set no result has %q", v.Success, v.Result)
 	}
 	again()
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	if v := r.shown(id); v.Result != nil {
 		t.Errorf("a dead job has the result %q", v.Result)
 	}

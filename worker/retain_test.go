@@ -30,7 +30,7 @@ func TestJobsSayHowLongTheyAreKept(t *testing.T) {
 	kept := r.addOne(signalbox.Job{Retain: time.Hour})
 	r.addOne(signalbox.Job{})
 	r.completed(2)
-	view, _, found, err := r.queue.Show(ctx, kept)
+	view, _, found, err := r.queue.Looks().Show(ctx, kept)
 	if err != nil || !found || view.State != signalbox.StateCompleted || view.Success == nil || view.Success.Worker != w.ID() {
 		t.Errorf("it is %s, completed by %+v, %v", view.State, view.Success, err)
 	}
@@ -46,7 +46,7 @@ func TestJobsSayHowLongTheyAreKept(t *testing.T) {
 	}
 	run.stop()
 
-	if err := r.queue.SetCompleted(ctx, signalbox.Retention{Jobs: 1000}); err != nil {
+	if err := r.queue.Settings().SetCompleted(ctx, signalbox.Retention{Jobs: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	w2 := r.worker(1)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -112,7 +112,7 @@ func TestRetriesOfManyJobsAreSpread(t *testing.T) {
 	const n = 200
 	begin := time.Now()
 	ids := r.add(make([]signalbox.Job, n)...)
-	r.until("all have failed once", func(c store.Counts) bool { return c.Total.Retried >= n })
+	r.until("all have failed once", func(c looks.Counts) bool { return c.Total.Retried >= n })
 	run.stop()
 	var delays []time.Duration
 	for _, id := range ids {

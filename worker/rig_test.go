@@ -18,6 +18,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -241,9 +242,9 @@ func (run *run) wait() error {
 }
 
 // counts returns the queue's current counts.
-func (r *rig) counts() store.Counts {
+func (r *rig) counts() looks.Counts {
 	r.Helper()
-	c, err := r.queue.Counts(context.Background())
+	c, err := r.queue.Looks().Counts(context.Background())
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -251,13 +252,13 @@ func (r *rig) counts() store.Counts {
 }
 
 // until waits until cond accepts the queue's counts.
-func (r *rig) until(what string, cond func(c store.Counts) bool) {
+func (r *rig) until(what string, cond func(c looks.Counts) bool) {
 	r.Helper()
-	var last store.Counts
+	var last looks.Counts
 	var failed error
 	end := time.Now().Add(patience)
 	for time.Now().Before(end) {
-		last, failed = r.queue.Counts(context.Background())
+		last, failed = r.queue.Looks().Counts(context.Background())
 		if failed == nil && cond(last) {
 			return
 		}
@@ -269,7 +270,7 @@ func (r *rig) until(what string, cond func(c store.Counts) bool) {
 // completed waits until that many jobs have completed and none waits or runs.
 func (r *rig) completed(n int) {
 	r.Helper()
-	r.until(fmt.Sprintf("%d jobs are completed", n), func(c store.Counts) bool {
+	r.until(fmt.Sprintf("%d jobs are completed", n), func(c looks.Counts) bool {
 		return c.Total.Completed == int64(n) && c.Ready+c.Due+c.Running == 0
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -73,7 +74,7 @@ func TestStepsAreRunOnce(t *testing.T) {
 	}, worker.Retry(func(int, error) time.Duration { return 0 }))
 	r.start(w)
 	id := r.addOne(signalbox.Job{Retain: time.Hour})
-	r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+	r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 	if _, err := r.queue.Do(context.Background(), store.RunJobs(time.Time{}), []string{id}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestSaveFails(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		step := func(name string, lost bool) error {
-			leases, err := r.queue.Leases(ctx)
+			leases, err := r.queue.Looks().Leases(ctx)
 			if err != nil {
 				return signalbox.Dead(err)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -180,5 +180,5 @@ func TestOnSettledPanics(t *testing.T) {
 			redistest.Eventually(t, func() bool { return r.log.count("WARN", "panicked", "boom", id) == 1 }, "it is logged")
 		}
 	}
-	r.until("all are settled", func(c store.Counts) bool { return c.Running == 0 })
+	r.until("all are settled", func(c looks.Counts) bool { return c.Running == 0 })
 }

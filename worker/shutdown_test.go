@@ -12,7 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
@@ -79,7 +79,7 @@ func TestTraceOfADeliveryIntoADrain(t *testing.T) {
 			run := r.start(w)
 			get(t, began, "the first job runs")
 			r.addOne(signalbox.Job{ID: "late"})
-			r.until("the second is claimed", func(c store.Counts) bool { return c.Running == 2 })
+			r.until("the second is claimed", func(c looks.Counts) bool { return c.Running == 2 })
 			run.cancel()
 			redistest.Eventually(t, func() bool { return r.log.count("stopping", "jobs=1") == 1 }, "the worker stops")
 			bring()

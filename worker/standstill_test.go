@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 // A process stands still for longer than its lease, since it was stopped or its container was paused, while a call is under way. Its log says once that the
@@ -34,7 +34,7 @@ func TestLogOfAProcessThatStoodStill(t *testing.T) {
 			<-time.After(4 * time.Second)
 			c.signal(syscall.SIGCONT)
 			r.orders(1, order{Do: "sleep"})
-			r.until("it works again", func(n store.Counts) bool { return n.Total.Completed == 1 })
+			r.until("it works again", func(n looks.Counts) bool { return n.Total.Completed == 1 })
 			for _, not := range []string{"Redis is", "a call to Redis failed", "lost memory", "level=ERROR", "superseded"} {
 				if c.logged(not) > 0 {
 					t.Errorf("the log has %q", not)

@@ -8,7 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/health"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -40,7 +40,7 @@ func TestDrainIsShown(t *testing.T) {
 	shown := func(what string, want bool) {
 		t.Helper()
 		redistest.Eventually(t, func() bool {
-			s, err := r.queue.Settings(t.Context())
+			s, err := r.queue.Settings().Read(t.Context())
 			return err == nil && slices.Contains(s.Stopping, w.ID()) == want && slices.Contains(s.Quiet, w.ID()) == want
 		}, "%s", what)
 	}
@@ -51,7 +51,7 @@ func TestDrainIsShown(t *testing.T) {
 	if err := run.wait(); err != nil {
 		t.Errorf("Run = %v", err)
 	}
-	if s, err := r.queue.Settings(t.Context()); err != nil || len(s.Stopping)+len(s.Quiet) > 0 {
+	if s, err := r.queue.Settings().Read(t.Context()); err != nil || len(s.Stopping)+len(s.Quiet) > 0 {
 		t.Errorf("after its end: %+v, %v", s, err)
 	}
 	if n := r.log.count("asked to stop") + r.log.count("is quiet"); n > 0 {
@@ -110,7 +110,7 @@ func TestStopWorker(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	for _, r := range []*rig{r, second} {
-		if s, err := r.queue.Settings(context.Background()); err != nil || len(s.Quiet)+len(s.Stopping) != 0 {
+		if s, err := r.queue.Settings().Read(context.Background()); err != nil || len(s.Quiet)+len(s.Stopping) != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestStopWithoutASubscription(t *testing.T) {
 	ran := r.reporter(w)
 	run := r.start(w)
 	r.works(ran, "a job runs")
-	r.until("it is settled", func(c store.Counts) bool { return c.Running == 0 })
+	r.until("it is settled", func(c looks.Counts) bool { return c.Running == 0 })
 	r.stop(w)
 	if err := run.wait(); err != nil {
 		t.Errorf("Run = %v", err)

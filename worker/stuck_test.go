@@ -14,7 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -130,7 +130,7 @@ func TestWhatEndsAContext(t *testing.T) {
 			}
 			redistest.Eventually(t, func() bool { return r.running()[id].Stuck != nil }, "it is reported")
 			open()
-			r.until("it is settled", func(c store.Counts) bool { return c.Running == 0 })
+			r.until("it is settled", func(c looks.Counts) bool { return c.Running == 0 })
 		})
 	}
 }
@@ -232,7 +232,7 @@ func TestFreedSlotsAreBounded(t *testing.T) {
 		return stuck == 2*slots
 	}, "all are stuck")
 	open()
-	r.until("all jobs have ended", func(c store.Counts) bool { return c.Total.Completed == n-1 && c.Dead == 1 && c.Running == 0 })
+	r.until("all jobs have ended", func(c looks.Counts) bool { return c.Total.Completed == n-1 && c.Dead == 1 && c.Running == 0 })
 	if got := most.Load(); got != 2*slots {
 		t.Errorf("up to %d ran, want %d", got, 2*slots)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -188,7 +189,7 @@ func TestRefusedPayloadIsNoGoodDelivery(t *testing.T) {
 	raw[2] = 1
 	r.put(id, string(raw))
 	r.start(w)
-	r.until("it was refused", func(c store.Counts) bool { return c.Total.Retried == 1 })
+	r.until("it was refused", func(c looks.Counts) bool { return c.Total.Retried == 1 })
 	if got := r.record(id)[3]; got != raw[3] {
 		t.Errorf("the record's flags are %#x, want %#x: it counts a good delivery", got, raw[3])
 	}
@@ -216,7 +217,7 @@ func TestMissingKeyIsNoGoodDelivery(t *testing.T) {
 	raw[2] = 1
 	r.put(id, string(raw))
 	r.start(w)
-	r.until("it was put back", func(c store.Counts) bool { return c.Total.Delayed == 1 })
+	r.until("it was put back", func(c looks.Counts) bool { return c.Total.Delayed == 1 })
 	if got := r.record(id)[3]; got != raw[3] {
 		t.Errorf("the record's flags are %#x, want %#x: it counts a good delivery", got, raw[3])
 	}

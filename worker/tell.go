@@ -6,25 +6,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
-// Settings are what this worker's Config says of a queue, and what the log has said of it. Only the keeper uses them.
-type settings struct {
+// A teller tells a queue what this worker's Config says of it, and the log what became of that. Only the keeper uses it.
+type teller struct {
 	q *queue
 
-	told    time.Time             // when they last had all that Config says; zero: never
-	missing []string              // fields of Config that Redis had lost, and no log says so yet
-	said    map[string]store.Told // what the log has said of each field
+	told    time.Time                // when they last had all that Config says; zero: never
+	missing []string                 // fields of Config that Redis had lost, and no log says so yet
+	said    map[string]settings.Told // what the log has said of each field
 }
 
 // tell tells the queue all that this worker's Config says of it: before each session opens, so that no job of this worker runs without it, also after Redis has
 // lost it, and each minute. docs/decisions/0044-settings.md says when a value is applied. what is the call that waits for it. It returns false if it could not
 // tell everything. Only the keeper calls it.
-func (s *settings) tell(ctx context.Context, what string) bool {
+func (s *teller) tell(ctx context.Context, what string) bool {
 	began := time.Now()
 	cfg := s.q.w.cfg.Queues[s.q.store.Name()]
-	all, err := s.q.own.Tell(ctx, s.q.w.id, store.Wanted{
+	all, err := s.q.own.Settings().Tell(ctx, s.q.w.id, settings.Wanted{
 		Limits: cfg.Limits, GroupLimits: cfg.GroupLimits, LimitsOf: cfg.LimitsOf, MaxLength: cfg.MaxLength, CopyDead: cfg.CopyDead,
 		Retention: cfg.Retention, Completed: cfg.CompletedRetention,
 	})
@@ -48,10 +48,10 @@ func (s *settings) tell(ctx context.Context, what string) bool {
 }
 
 // say logs what has become of a field of Config, unless it has said so before. The first value of a new queue is no news.
-func (s *settings) say(t *store.Told) {
+func (s *teller) say(t *settings.Told) {
 	before, known := s.said[t.Setting]
 	if s.said == nil {
-		s.said = make(map[string]store.Told)
+		s.said = make(map[string]settings.Told)
 	}
 	s.said[t.Setting] = *t
 	mine := t.Ours && t.Set

@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // A build is a worker of a program's build: with its Config it tells the queue's settings, as it does each minute.
@@ -75,10 +76,10 @@ func TestOtherSettingsAreSaid(t *testing.T) {
 	old := newBuild(t, rdb, s, first)
 	says(old.tells(), 4, "other workers of the queue have a newer Config", `field=Limits config="20 running" queue_has="30 running" set_by="worker `+second.w.id+`"`, "field=LimitsOf ")
 	says(old.tells(), 0)
-	if _, err := s.By("ann").SetLimits(t.Context(), running(7)); err != nil {
+	if _, err := s.By("ann").Settings().SetLimits(t.Context(), running(7)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.By("ann").SetLimitsOf(t.Context(), "a", running(8)); err != nil {
+	if _, err := s.By("ann").Settings().SetLimitsOf(t.Context(), "a", running(8)); err != nil {
 		t.Fatal(err)
 	}
 	says(second.tells(), 2, "an operator has set another value", `field=Limits config="30 running" queue_has="7 running" set_by="operator ann" set_at=`, `config="2 running" queue_has="8 running" set_by="operator ann"`)
@@ -90,7 +91,7 @@ func TestOtherSettingsAreSaid(t *testing.T) {
 	fourth := newBuild(t, rdb, s, Queue{Limits: running(31)})
 	says(fourth.tells(), 0)
 	fourth.keeper.settings.q.w.cfg.Queues[s.Name()] = Queue{Limits: running(32)}
-	if _, err := s.Tell(t.Context(), fourth.w.id, store.Wanted{Limits: running(32)}); err != nil {
+	if _, err := s.Settings().Tell(t.Context(), fourth.w.id, settings.Wanted{Limits: running(32)}); err != nil {
 		t.Fatal(err)
 	}
 	says(fourth.tells(), 1, "a new setting of Config", `queue_has="32 running"`)
@@ -101,13 +102,13 @@ func TestAppliedAtOneTime(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	b := newBuild(t, rdb, store.New(rdb, "", redistest.Name(t)), Queue{})
-	told := func(by string, running int) *store.Told {
+	told := func(by string, running int) *settings.Told {
 		value := fmt.Sprint(running, " running")
-		return &store.Told{Setting: "Limits", Want: value, Value: value, Counts: value, Ours: true, Set: true, By: by, At: time.UnixMicro(1), Before: "none"}
+		return &settings.Told{Setting: "Limits", Want: value, Value: value, Counts: value, Ours: true, Set: true, By: by, At: time.UnixMicro(1), Before: "none"}
 	}
 	me := "worker " + b.w.id
 	for i, step := range []struct {
-		told *store.Told
+		told *settings.Told
 		says bool
 	}{{told("worker other", 1), false}, {told(me, 2), true}, {told(me, 2), false}, {told(me, 3), true}, {told("worker other", 4), false}} {
 		b.said.Reset()
@@ -131,11 +132,11 @@ func TestRollingDeploy(t *testing.T) {
 	}
 	has := func(n int) {
 		t.Helper()
-		got, err := s.Settings(t.Context())
+		got, err := s.Settings().Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		of, err := s.GroupLimits(t.Context())
+		of, err := s.Settings().GroupLimits(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/scheduler"
@@ -120,7 +120,7 @@ func TestThenRefused(t *testing.T) {
 	w.HandleKind("sequel", signalbox.HandlerFunc(func(context.Context, *signalbox.Job) error { return nil }))
 	r.add(signalbox.Job{Kind: "task", Payload: []byte(`{}`)})
 	run := r.start(w)
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed > 400 && c.Ready+c.Running+c.Due == 0 })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed > 400 && c.Ready+c.Running+c.Due == 0 })
 	run.stop()
 	if err := scheduler.Then(left, sequel{}); !errors.Is(err, signalbox.ErrSuperseded) {
 		t.Errorf("after its end: %v", err)
@@ -210,7 +210,7 @@ func TestThenIsDenied(t *testing.T) {
 	worker.Handle(w, func(context.Context, *signalbox.Job, sequel) error { return nil })
 	r.add(signalbox.Job{}, signalbox.Job{Kind: "sequel", Payload: []byte(`{}`)})
 	r.start(w)
-	r.until("the job is put back", func(c store.Counts) bool { return c.Due == 1 && c.Total.Completed == 1 })
+	r.until("the job is put back", func(c looks.Counts) bool { return c.Due == 1 && c.Total.Completed == 1 })
 	if o := <-outcomes; o != signalbox.OutcomeReturned {
 		t.Errorf("it ended %s", o)
 	}
@@ -274,7 +274,7 @@ func TestThenOfMany(t *testing.T) {
 	})
 	r.add(make([]signalbox.Job, 4)...)
 	r.start(w)
-	r.until("three jobs have completed, with their follow-ups", func(c store.Counts) bool { return c.Total.Completed == 6 && c.Due == 3 })
+	r.until("three jobs have completed, with their follow-ups", func(c looks.Counts) bool { return c.Total.Completed == 6 && c.Due == 3 })
 	if c := r.counts(); c.Total.Enqueued != 10 || c.Cancelled != 1 {
 		t.Errorf("counts %+v", c)
 	}
@@ -317,7 +317,7 @@ func TestThenThenKill(t *testing.T) {
 		c.kill()
 	}
 	r.child(slots, 3*time.Second)
-	r.until("all have completed", func(c store.Counts) bool { return c.Total.Completed >= 2*n })
+	r.until("all have completed", func(c looks.Counts) bool { return c.Total.Completed >= 2*n })
 	if c := r.counts(); c.Total.Enqueued != 2*n || c.Total.Completed != 2*n || c.Dead > 0 {
 		t.Errorf("counts %+v, want %d jobs, each with a follow-up", c, n)
 	}

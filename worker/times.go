@@ -1,6 +1,9 @@
 package worker
 
-import "github.com/signalbox-go/signalbox/internal/store"
+import (
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
+)
 
 // Times of deliveries are counted in memory and go to Redis with renewals, in batches. A settlement has none, so a job pays a few
 // nanoseconds for them. If the worker is killed, those are missing that no renewal has taken along.
@@ -13,9 +16,9 @@ func (k *keeper) takeTimes() *store.Times {
 	}
 	k.q.mu.Lock()
 	wait, run := k.waited, k.ran
-	k.waited, k.ran = store.Histogram{}, store.Histogram{}
+	k.waited, k.ran = facts.Histogram{}, facts.Histogram{}
 	k.q.mu.Unlock()
-	if wait == (store.Histogram{}) && run == (store.Histogram{}) {
+	if wait == (facts.Histogram{}) && run == (facts.Histogram{}) {
 		return nil
 	}
 	k.timesLane.Next()

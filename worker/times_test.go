@@ -9,13 +9,15 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
 // history returns what happened in all periods of the queue's history.
-func (r *rig) history(step store.Step) (all store.Period) {
+func (r *rig) history(step looks.Step) (all looks.Period) {
 	r.Helper()
-	h, err := r.queue.History(context.Background(), step)
+	h, err := r.queue.Looks().History(context.Background(), step)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func (r *rig) begins() {
 	}
 }
 
-func count(h store.Histogram) (n int64) {
+func count(h facts.Histogram) (n int64) {
 	for _, k := range h {
 		n += k
 	}
@@ -54,9 +56,9 @@ func count(h store.Histogram) (n int64) {
 }
 
 // above returns how many of the durations are longer than d, which is the bound of a bucket.
-func above(h store.Histogram, d time.Duration) (n int64) {
+func above(h facts.Histogram, d time.Duration) (n int64) {
 	for i, k := range h {
-		if store.HistogramBound(i) > d {
+		if facts.HistogramBound(i) > d {
 			n += k
 		}
 	}
@@ -86,11 +88,11 @@ func TestTimesOfDeliveries(t *testing.T) {
 		return nil
 	}, worker.Retry(func(int, error) time.Duration { return 0 }))
 	run := r.start(w)
-	r.until("all are done", func(c store.Counts) bool {
+	r.until("all are done", func(c looks.Counts) bool {
 		return c.Total.Completed == n && c.Ready+c.Running == 0 && c.Total.Delayed > 4
 	})
 	run.stop()
-	for name, step := range map[string]store.Step{"minute": store.Minutes, "hour": store.Hours} {
+	for name, step := range map[string]looks.Step{"minute": looks.Minutes, "hour": looks.Hours} {
 		all, c := r.history(step), r.counts()
 		if all.Totals != c.Total || all.Retried != 4 {
 			t.Errorf("by the %s: %+v, and in all %+v", name, all.Totals, c.Total)
@@ -129,11 +131,11 @@ func TestTimesGoWithRenewals(t *testing.T) {
 			proxy.CutReply(r.isRenew(), 1)
 		}
 		redistest.Eventually(t, func() bool {
-			return proxy.Count(r.isRenew()) > before+lost && count(r.history(store.Minutes).Run) >= int64(n)
+			return proxy.Count(r.isRenew()) > before+lost && count(r.history(looks.Minutes).Run) >= int64(n)
 		}, "the session is renewed, and the worker hears of it")
 	}
 	run.stop()
-	if all := r.history(store.Minutes); count(all.Run) != 20 || count(all.Wait) != 20 || all.Completed != 20 {
+	if all := r.history(looks.Minutes); count(all.Run) != 20 || count(all.Wait) != 20 || all.Completed != 20 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -154,7 +156,7 @@ func TestTimesAfterALostReply(t *testing.T) {
 	r.add(make([]signalbox.Job, 10)...)
 	r.completed(20)
 	run.stop()
-	if all := r.history(store.Minutes); count(all.Run) != 20 || count(all.Wait) != 20 || all.Completed != 20 {
+	if all := r.history(looks.Minutes); count(all.Run) != 20 || count(all.Wait) != 20 || all.Completed != 20 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -173,7 +175,7 @@ func TestTimesAfterALostClose(t *testing.T) {
 	cut := proxy.CutReply(r.isClose(), 1)
 	run.stop()
 	get(t, cut, "the session is closed")
-	if all := r.history(store.Minutes); count(all.Run) != 10 || count(all.Wait) != 10 {
+	if all := r.history(looks.Minutes); count(all.Run) != 10 || count(all.Wait) != 10 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -181,7 +183,7 @@ func TestTimesAfterALostClose(t *testing.T) {
 // BenchmarkTimes is what the times of a delivery cost: two counts and a look at the clock.
 func BenchmarkTimes(b *testing.B) {
 	b.ReportAllocs()
-	var wait, run store.Histogram
+	var wait, run facts.Histogram
 	started, now := time.Now(), time.Now()
 	for range b.N {
 		wait.Add(now.Sub(started))

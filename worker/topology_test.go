@@ -9,7 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -94,7 +94,7 @@ func TestFailover(t *testing.T) {
 					t.Errorf("job %s did not run", id)
 				}
 			}
-			r.until("none is left", func(c store.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
+			r.until("none is left", func(c looks.Counts) bool { return c.Ready+c.Due+c.Running == 0 })
 			if c := r.counts(); c.Dead+c.Cancelled != 0 {
 				t.Errorf("counts %+v", c)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
@@ -100,7 +100,7 @@ func TestTraceOfABrokenError(t *testing.T) {
 			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil }, worker.With(broken))
 			r.addOne(signalbox.Job{MaxAttempts: 1})
 			r.start(w)
-			r.until("it is dead", func(c store.Counts) bool { return c.Dead == 1 })
+			r.until("it is dead", func(c looks.Counts) bool { return c.Dead == 1 })
 		})
 	}
 }

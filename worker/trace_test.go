@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/signalbox-go/signalbox"
-	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/telemetry"
 	"github.com/signalbox-go/signalbox/middleware"
 	"github.com/signalbox-go/signalbox/worker"
@@ -64,7 +64,7 @@ func (r *tracedRig) named(name string) tracetest.SpanStubs {
 func (r *tracedRig) n(op string, n int) tracetest.SpanStubs {
 	r.Helper()
 	name := op + " " + r.name()
-	r.until(name, func(store.Counts) bool { return len(r.named(name)) >= n })
+	r.until(name, func(looks.Counts) bool { return len(r.named(name)) >= n })
 	got := r.named(name)
 	if len(got) != n {
 		r.Fatalf("%d spans %q, want %d", len(got), name, n)
@@ -199,7 +199,7 @@ func TestTraceOfACrash(t *testing.T) {
 	r.addOne(signalbox.Job{Headers: headers})
 	r.start(w)
 	lost := get(t, began, "the first delivery")
-	r.until("the note", func(store.Counts) bool { return r.rdb.HLen(t.Context(), r.key("notes")).Val() == 1 })
+	r.until("the note", func(looks.Counts) bool { return r.rdb.HLen(t.Context(), r.key("notes")).Val() == 1 })
 	// Has the same effect as a worker that stood still for too long.
 	for _, session := range r.rdb.ZRange(t.Context(), r.key("sessions"), 0, -1).Val() {
 		r.rdb.ZAdd(t.Context(), r.key("sessions"), redis.Z{Score: 1, Member: session})

@@ -15,8 +15,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
@@ -176,7 +176,7 @@ func TestUpgrade(t *testing.T) {
 			u.newerEnqueues("sleep", "a", "b", "c")
 			u.tooOld()
 			open()
-			u.until("the job is settled", func(c store.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 && c.Ready == 3 })
+			u.until("the job is settled", func(c looks.Counts) bool { return c.Running == 0 && c.Total.Completed == 1 && c.Ready == 3 })
 			c := u.newerWorker(30 * time.Second) // no renewal helps it to find the job
 			for range 3 {
 				c.await("end")

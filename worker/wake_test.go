@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -348,7 +349,7 @@ func TestLostWakeUpIsNoLostJob(t *testing.T) {
 	r.idle()
 	proxy.Pause()
 	id := r.addOne(signalbox.Job{}) // the message is on its way
-	r.until("the worker was woken", func(store.Counts) bool { return r.rdb.ZCard(context.Background(), r.key("idle")).Val() == 0 })
+	r.until("the worker was woken", func(looks.Counts) bool { return r.rdb.ZCard(context.Background(), r.key("idle")).Val() == 0 })
 	begin := time.Now()
 	proxy.Sever()
 	proxy.Resume()

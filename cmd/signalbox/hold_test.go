@@ -67,7 +67,7 @@ func TestShorterHold(t *testing.T) {
 		var flags []string
 		if part != "" {
 			flags = []string{"--group", part}
-			if _, err := store.New(srv.Client(), sh.namespace, "mail").HoldBack(t.Context(), "g"+part, "", 2*time.Hour); err != nil { // as a handler does; not the serial group
+			if _, err := store.New(srv.Client(), sh.namespace, "mail").Settings().HoldBack(t.Context(), "g"+part, "", 2*time.Hour); err != nil { // as a handler does; not the serial group
 				t.Fatal(err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // An operator sees who set what, and takes back what the workers' Config says.
@@ -17,7 +18,7 @@ func TestQueueSettings(t *testing.T) {
 	sh.ok("enqueue", "k", "{}", "--queue", "mail")
 	q := store.New(srv.Client(), sh.namespace, "mail")
 	running := func(n int) signalbox.Limits { return signalbox.Limits{Running: n} }
-	if _, err := q.Tell(t.Context(), "w-1", store.Wanted{Limits: running(5), MaxLength: 10, LimitsOf: map[string]signalbox.Limits{"acme": running(2)}}); err != nil {
+	if _, err := q.Settings().Tell(t.Context(), "w-1", settings.Wanted{Limits: running(5), MaxLength: 10, LimitsOf: map[string]signalbox.Limits{"acme": running(2)}}); err != nil {
 		t.Fatal(err)
 	}
 	sh.ok("queue", "limit", "mail", "--running", "7")
@@ -41,7 +42,7 @@ func TestQueueSettings(t *testing.T) {
 		t.Errorf("%q in\n%s", got, out)
 	}
 	sh.ok("queue", "limit", "mail", "--group", "acme", "--reset")
-	of, err := q.GroupLimits(t.Context())
+	of, err := q.Settings().GroupLimits(t.Context())
 	if err != nil || of["acme"] != running(2) {
 		t.Errorf("%v, %v", of, err)
 	}

@@ -50,13 +50,15 @@ var rules = []rule{
 	{"internal/store/scripts", []string{"internal/store/layout"}, []string{goRedis}},
 	{"internal/store/server", []string{".", "internal/store/scripts"}, []string{goRedis}},
 	{"internal/store/facts", []string{".", "internal/wire", "internal/store/layout", "internal/store/scripts"}, []string{goRedis}},
+	{"internal/store/settings", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts"}, []string{goRedis}},
+	{"internal/store/looks", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts", "internal/store/server", "internal/store/settings"}, []string{goRedis}},
 	{"internal/store/doctor", []string{".", "internal/wire", "internal/store/facts", "internal/store/scripts"}, []string{goRedis}}, // not internal/store: its tests import this
 	{"internal/store/check", []string{".", "internal/wire", "internal/store/facts"}, []string{goRedis}},                            // for tests; not internal/store: its tests import this
-	{"internal/store", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts", "internal/store/server"}, []string{goRedis}},
+	{"internal/store", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/looks", "internal/store/scripts", "internal/store/server", "internal/store/settings"}, []string{goRedis}},
 	{"internal/schedule", []string{"."}, []string{cron}},
-	{"internal/telemetry", nil, otelAPI},                                                                                                                 // not the root: lock imports this
-	{"internal/lease", nil, []string{unix}},                                                                                                              // not lock: lock imports this
-	{"internal/deadline", nil, []string{goRedis}},                                                                                                        // not lock: lock imports this
+	{"internal/telemetry", nil, otelAPI},          // not the root: lock imports this
+	{"internal/lease", nil, []string{unix}},       // not lock: lock imports this
+	{"internal/deadline", nil, []string{goRedis}}, // not lock: lock imports this
 	{"lock", []string{"internal/deadline", "internal/lease", "internal/telemetry", "lock/internal/..."}, append([]string{goRedis, backoff}, otelAPI...)}, // not the root: users can use locks alone
 	{"lock/internal/batch", []string{"internal/lease", "lock/internal/lua"}, []string{goRedis}},
 	{"lock/internal/held", []string{"internal/lease", "internal/telemetry", "lock/internal/spec"}, nil},
@@ -66,15 +68,15 @@ var rules = []rule{
 	{"lock/fence", []string{".", "lock", "internal/litetx"}, []string{goRedis}},
 	{"middleware", []string{".", "lock", "internal/lease", "internal/telemetry"}, append([]string{backoff}, otelAPI...)},
 	{"health", nil, nil}, // the standard library only: programs without Redis can use it
-	{"scheduler", []string{".", "health", "internal/deadline", "internal/parcelseam", "internal/schedule", "internal/store", "internal/store/facts", "internal/store/layout", "internal/store/server", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
-	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/handlerctx", "internal/lease", "internal/parcelseam", "internal/store", "internal/store/facts", "internal/store/layout", "internal/store/server", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
+	{"scheduler", []string{".", "health", "internal/deadline", "internal/parcelseam", "internal/schedule", "internal/store", "internal/store/facts", "internal/store/layout", "internal/store/looks", "internal/store/server", "internal/telemetry"}, append([]string{goRedis, unix}, otelAPI...)},
+	{"worker", []string{".", "health", "lock", "middleware", "internal/deadline", "internal/handlerctx", "internal/lease", "internal/parcelseam", "internal/store", "internal/store/facts", "internal/store/layout", "internal/store/looks", "internal/store/server", "internal/store/settings", "internal/telemetry", "internal/testseam"}, append([]string{goRedis, backoff}, otelAPI...)},
 	{"internal/testseam", []string{".", "internal/store"}, nil},                                                        // not worker: worker imports this
 	{"internal/parcelseam", []string{".", "internal/store", "internal/store/facts", "internal/store/layout"}, otelAPI}, // not scheduler: scheduler imports this
 	{"outbox", []string{".", "scheduler", "internal/deadline", "internal/litetx", "internal/parcelseam", "internal/store", "internal/store/server", "internal/telemetry"}, append([]string{goRedis}, otelAPI...)},
-	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/testseam"}, []string{goRedis}},                                                // nothing imports it but tests
-	{"inspect", []string{".", "internal/schedule", "internal/store", "internal/store/doctor", "internal/store/facts", "internal/store/layout", "internal/store/server", "lock"}, []string{goRedis}}, // lock: who holds one
+	{"signalboxtest", []string{".", "lock", "scheduler", "worker", "internal/parcelseam", "internal/store", "internal/testseam"}, []string{goRedis}},                                                                                                   // nothing imports it but tests
+	{"inspect", []string{".", "internal/schedule", "internal/store", "internal/store/doctor", "internal/store/facts", "internal/store/layout", "internal/store/looks", "internal/store/server", "internal/store/settings", "lock"}, []string{goRedis}}, // lock: who holds one
 	{"internal/asynq", nil, []string{goRedis, protowire}},
-	{"fromasynq", []string{".", "internal/asynq", "internal/store", "internal/store/layout", "internal/store/server", "internal/wire", "scheduler"}, []string{goRedis}},
+	{"fromasynq", []string{".", "internal/asynq", "internal/store", "internal/store/layout", "internal/store/server", "internal/store/settings", "internal/wire", "scheduler"}, []string{goRedis}},
 	{"web", []string{".", "inspect"}, nil},
 	{"embedded", []string{"."}, []string{miniredis}},
 	{"examples/quickstart", []string{".", "scheduler", "worker", "examples/quickstart/internal/demo"}, nil},

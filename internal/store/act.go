@@ -204,7 +204,7 @@ func (q *Queue) act(ctx context.Context, a Act, sessions []string, targets []tar
 	}
 	args := scripts.Act.Args(3*len(targets),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", a.verb), scripts.Arg("states", states), scripts.Arg("due", due), scripts.Arg("class", a.class), scripts.Arg("why", why), scripts.Arg("mark", facts.MarkOf(a.why)),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 		scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel("")), scripts.Arg("budget", facts.ActBudget))
 	for i := range targets {
 		args = append(args, targets[i].id, targets[i].digest, targets[i].record)
@@ -251,7 +251,7 @@ func (q *Queue) Cancelled(ctx context.Context, running map[string]int64) (map[st
 			return cancelled, err
 		}
 		for i, mark := range marks {
-			if text, ok := mark.(string); ok && i < len(some) && tokenOf(text) == running[some[i]] {
+			if text, ok := mark.(string); ok && i < len(some) && facts.TokenOf(text) == running[some[i]] {
 				cancelled[some[i]] = running[some[i]]
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/check"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -217,7 +218,7 @@ func (r *rig) tidy(id string, state signalbox.State) {
 		return
 	}
 	value := r.rdb.HGet(bg, r.keys.Inflight(r.session), id).Val()
-	r.settled(Settlement{ID: id, Token: tokenOf(value), Outcome: Completed})
+	r.settled(Settlement{ID: id, Token: facts.TokenOf(value), Outcome: Completed})
 }
 
 // Suspects keep their list, whatever their priority, and get another place only when they have ended.
@@ -339,10 +340,10 @@ func testActKeepsCounts(t *testing.T, r *rig) {
 	r.did(DeleteJobs(), "d")
 	r.did(DeleteJobs(), "s")
 	got := r.counts().Total
-	same(t, "totals", got, Totals{Enqueued: 2, Dead: 1, Revived: 1, Cancelled: 1, Deleted: 2})
+	same(t, "totals", got, looks.Totals{Enqueued: 2, Dead: 1, Revived: 1, Cancelled: 1, Deleted: 2})
 
 	// What is kept is bounded as ever.
-	r.kept.count = 1
+	r.kept.Jobs = 1
 	r.into("x", signalbox.StateScheduled)
 	r.into("y", signalbox.StateScheduled)
 	r.cancel("x")
@@ -434,7 +435,7 @@ func testMarkedEndsCancelled(t *testing.T, r *rig) {
 		}
 	}
 	total := r.counts().Total
-	same(t, "totals", total, Totals{Enqueued: int64(len(outcomes)), Cancelled: int64(len(outcomes))})
+	same(t, "totals", total, looks.Totals{Enqueued: int64(len(outcomes)), Cancelled: int64(len(outcomes))})
 	same(t, "marks", r.rdb.Exists(bg, r.keys.Cancels).Val(), int64(0))
 }
 
@@ -460,7 +461,7 @@ func testMarkedAmongOthers(t *testing.T, r *rig) {
 	for i, id := range all {
 		same(t, id, states[id], want[i])
 	}
-	same(t, "totals", r.counts().Total, Totals{Enqueued: 6, Completed: 1, Dead: 1, Cancelled: 3})
+	same(t, "totals", r.counts().Total, looks.Totals{Enqueued: 6, Completed: 1, Dead: 1, Cancelled: 3})
 }
 
 // The same delivery twice in a call, as no worker of ours sends it: it ends once.
@@ -472,7 +473,7 @@ func testMarkedIsSettledOnce(t *testing.T, r *rig) {
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed), settlement(d, Retry)}})
 	equal(t, "overruled", reply.Overruled, []int{0})
 	equal(t, "refused", reply.Refused, []int{1})
-	same(t, "totals", r.counts().Total, Totals{Enqueued: 1, Cancelled: 1})
+	same(t, "totals", r.counts().Total, looks.Totals{Enqueued: 1, Cancelled: 1})
 
 	// One whose record is gone ends as one that completed.
 	r.put("b")
@@ -500,7 +501,7 @@ func testMarkedIsReclaimed(t *testing.T, r *rig) {
 	same(t, "last error", job.LastError, "job cancelled: not needed")
 	same(t, "finished", job.Finished, false)
 	same(t, "its place", r.states()["b"], "cancelled")
-	same(t, "totals", r.counts().Total, Totals{Enqueued: 3, Crashed: 1, Cancelled: 1})
+	same(t, "totals", r.counts().Total, looks.Totals{Enqueued: 3, Crashed: 1, Cancelled: 1})
 	same(t, "marks", r.rdb.Exists(bg, r.keys.Cancels).Val(), int64(0))
 }
 
@@ -683,7 +684,7 @@ func testActCountsWhatItDrops(t *testing.T, r *rig) {
 	r.put(numbered("old", old)...)
 	_, err := r.Do(bg, CancelJobs(""), numbered("old", old))
 	r.must(err)
-	r.kept.count = 1
+	r.kept.Jobs = 1
 	var targets []target
 	for _, id := range numbered("j", n) {
 		r.put(id)

@@ -72,7 +72,7 @@ func TestRefuse(t *testing.T) {
 	if got := arrivesAs(t, q, arrival(t, q, "b", "n2", Unique{})); got != Gone {
 		t.Fatalf("a move that was given up: %v", got)
 	}
-	if _, found, err := q.ShowJob(t.Context(), "b"); found || err != nil {
+	if _, found, err := q.Looks().ShowJob(t.Context(), "b"); found || err != nil {
 		t.Fatalf("the job is there: %v, %v", found, err)
 	}
 	if got := arrivesAs(t, q, arrival(t, q, "b", "n4", Unique{})); got != Done {

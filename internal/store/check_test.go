@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var countsTests = []storeTest{
@@ -18,13 +19,13 @@ var countsTests = []storeTest{
 }
 
 func testCounts(t *testing.T, r *rig) {
-	same(t, "an empty queue", r.counts(), Counts{})
+	same(t, "an empty queue", r.counts(), looks.Counts{})
 	r.open()
 	r.put("a", "b", "c")
 	r.enqueued(r.item("h", When{}, signalbox.PriorityHigh), r.item("l", When{}, signalbox.PriorityLow),
 		r.item("d", When{After: time.Hour}, signalbox.PriorityLow))
 	r.claim(2)
-	same(t, "counts", r.counts(), Counts{Ready: 3, Due: 1, Running: 2, Total: Totals{Enqueued: 6}})
+	same(t, "counts", r.counts(), looks.Counts{Ready: 3, Due: 1, Running: 2, Total: looks.Totals{Enqueued: 6}})
 }
 
 // Check finds each kind of disorder and names it.

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -330,7 +331,7 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 	}
 	args := scripts.Claim.Args(2*completed+3*notes+6*(len(req.Settle)-completed),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("hold", hold),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", q.room),
 		scripts.Arg("address", req.Address), scripts.Arg("leaving", scripts.Flag(req.Leaving)), scripts.Arg("worker", q.worker))
 	for i := range req.Settle[:completed] {
@@ -369,4 +370,14 @@ func hintsOf(r *scripts.Reply, i int) Hints {
 		Next:    time.Duration(r.Int(i+1)) * time.Microsecond,
 		Expired: r.Strs(i + 2),
 	}
+}
+
+// Group returns the key of the group that the delivery's job is of, with its first byte: 's' if it is serial, else 'g'. "" if it is of none, also for
+// a job that expires, and waits in a line for that.
+func (d *Delivery) Group() string {
+	key := facts.GroupOf(string(d.record[:min(len(d.record), 300)]))
+	if key == "g"+wire.Unstarted {
+		return ""
+	}
+	return key
 }

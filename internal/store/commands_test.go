@@ -12,6 +12,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/doctor"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -50,13 +51,13 @@ func TestCommandsSuffice(t *testing.T) {
 		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
 		if role == server.Reporter {
 			q := New(rdb, "", redistest.Name(t))
-			if _, err := q.Report(bg, "me"); err != nil {
+			if _, err := q.Looks().Report(bg, "me"); err != nil {
 				t.Errorf("to be the one that reports: %v", err)
 			}
-			if _, err := q.Depths(bg); err != nil {
+			if _, err := q.Looks().Depths(bg); err != nil {
 				t.Errorf("depths: %v", err)
 			}
-			if err := q.StopReporting(bg, "me"); err != nil {
+			if err := q.Looks().StopReporting(bg, "me"); err != nil {
 				t.Errorf("to report no more: %v", err)
 			}
 			continue
@@ -76,7 +77,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if got, err := r.Edit(bg, "ready1", Edit{MaxAttempts: 3}, true); role == server.Operator && (err != nil || got.Acted != Done) {
 					t.Errorf("an edit as %s: %+v, %v", name, got, err)
 				}
-				if _, err := r.Depths(bg); err != nil {
+				if _, err := r.Looks().Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}
 				if _, err := Queues(bg, rdb, ""); err != nil {
@@ -85,7 +86,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
-				if _, here, err := r.Quiet(bg, "me", true); (err != nil || !here) && role == server.Operator {
+				if _, here, err := r.Settings().Quiet(bg, "me", true); (err != nil || !here) && role == server.Operator {
 					t.Errorf("a quiet worker as %s: %v", name, err)
 				}
 				if names, err := r.EntryNames(bg); err != nil || len(names) == 0 && op.name != "forget an entry" {
@@ -97,13 +98,13 @@ func TestCommandsSuffice(t *testing.T) {
 				if known, err := r.RunEntry(bg, "old", "now"); role == server.Operator && (err != nil || !known && op.name != "forget an entry") {
 					t.Errorf("to run a cron entry as %s: %v, %v", name, known, err)
 				}
-				if _, _, found, err := r.Show(bg, "f1"); err != nil || !found {
+				if _, _, found, err := r.Looks().Show(bg, "f1"); err != nil || !found {
 					t.Errorf("a job as %s: %v", name, err)
 				}
 				for _, state := range []signalbox.State{
 					signalbox.StateScheduled, signalbox.StateAwaiting, signalbox.StateReady, signalbox.StateRunning, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted,
 				} {
-					for _, err := range r.Jobs(bg, Listing{State: state}) {
+					for _, err := range r.Looks().Jobs(bg, looks.Listing{State: state}) {
 						if err != nil {
 							t.Errorf("%s jobs as %s: %v", state, name, err)
 						}
@@ -112,10 +113,10 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := r.Stuck(bg, "s"); err != nil {
 					t.Errorf("its stuck handlers as %s: %v", name, err)
 				}
-				if _, err := r.Leases(bg); err != nil {
+				if _, err := r.Looks().Leases(bg); err != nil {
 					t.Errorf("its sessions as %s: %v", name, err)
 				}
-				if _, err := r.Settings(bg); err != nil {
+				if _, err := r.Settings().Read(bg); err != nil {
 					t.Errorf("its settings as %s: %v", name, err)
 				}
 				if _, err := doctor.Run(bg, r.Site(), doctor.Checkup{Pause: -1, Repair: role == server.Operator}); err != nil {
@@ -139,7 +140,7 @@ func TestCommandsSuffice(t *testing.T) {
 						t.Errorf("progress as %s: %v", name, err)
 					}
 				}
-				if _, err := r.Depths(bg); err != nil {
+				if _, err := r.Looks().Depths(bg); err != nil {
 					t.Errorf("depths as %s: %v", name, err)
 				}
 				for _, sharded := range []bool{false, true} {
@@ -152,7 +153,7 @@ func TestCommandsSuffice(t *testing.T) {
 				for what, call := range map[string]func() error{
 					"the time":             func() error { _, err := r.Now(bg); return err },
 					"that it takes writes": func() error { return r.TakesWrites(bg) },
-					"what runs":            func() error { _, err := r.Running(bg, []string{"a"}); return err },
+					"what runs":            func() error { _, err := r.Looks().Running(bg, []string{"a"}); return err },
 					"whether it is served": func() error { _, err := r.Unserved(bg); return err },
 				} {
 					if err := call(); err != nil {

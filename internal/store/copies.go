@@ -9,63 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
-
-// copyField is the setting that names the queue which gets a copy of each dead job.
-const copyField = "copy_dead"
-
-// deathNote is before a job's ID in the name of the note that says when it died. No ID has a space.
-const deathNote = "dead "
-
-// ValidateCopies returns an error that wraps signalbox.ErrInvalid if the dead jobs of a queue can't be copied to the queue to. "" is no queue.
-func ValidateCopies(queue, to string) error {
-	if to == "" {
-		return nil
-	}
-	if err := layout.ValidateQueue(to); err != nil {
-		return fmt.Errorf("copies of dead jobs: %w", err)
-	}
-	if to == queue {
-		return fmt.Errorf("%w copies of dead jobs: queue %s would get those of its own; name another queue", signalbox.ErrInvalid, queue)
-	}
-	return nil
-}
-
-// SetCopies has the jobs that die from now on copied to the queue to, which ValidateCopies accepts. With "" none are, and those that
-// have died and aren't copied yet are not copied any more.
-func (q *Queue) SetCopies(ctx context.Context, to string) error {
-	if _, err := q.change(ctx, copyField, to, "set", q.operator, false); err != nil || to != "" {
-		return err
-	}
-	return q.forgetDeaths(ctx)
-}
-
-// forgetDeaths removes the notes of jobs that are still to be copied.
-func (q *Queue) forgetDeaths(ctx context.Context) error {
-	c := q.NewCopier()
-	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
-		notes, next, err := c.notes(ctx, cursor)
-		if err == nil {
-			err = c.forget(ctx, notes)
-		}
-		if err != nil {
-			return err
-		}
-		cursor = next
-	}
-	return nil
-}
-
-// MaxCopies is how many IDs go in one call of Copy.
-const MaxCopies = 500
 
 // A Copier copies dead jobs of a queue to the queue that the settings name. Each copy is a new job. It has the kind, the payload, the headers, the
 // priority, the attempts, the timeout and the effect of the dead job, but not its group, and headers that say where it comes from. Its ID follows from the death. So a
@@ -83,30 +34,11 @@ func (q *Queue) NewCopier() *Copier { return &Copier{q: q} }
 // Noted returns a page of the IDs of jobs that died and are to be copied, and the cursor of the next page: 0 behind the last one. The
 // first page has the cursor 0. An ID may come twice.
 func (c *Copier) Noted(ctx context.Context, cursor uint64) (ids []string, next uint64, err error) {
-	notes, next, err := c.notes(ctx, cursor)
+	notes, next, err := c.q.Settings().Notes(ctx, cursor)
 	for _, n := range notes {
-		ids = append(ids, n.id)
+		ids = append(ids, n.ID)
 	}
 	return ids, next, err
-}
-
-// A note says that a job is to be copied.
-type note struct {
-	id         string
-	at         string // when it died, in us
-	unlessDead bool   // of a note that is to go: only if the job is neither dead nor held
-}
-
-// notes returns the notes of a page.
-func (c *Copier) notes(ctx context.Context, cursor uint64) (notes []note, next uint64, err error) {
-	page, next, err := c.q.rdb.HScan(ctx, c.q.keys.Notes, cursor, deathNote+"*", MaxCopies).Result()
-	if err != nil {
-		return nil, 0, err
-	}
-	for i := 0; i+1 < len(page); i += 2 {
-		notes = append(notes, note{id: strings.TrimPrefix(page[i], deathNote), at: page[i+1]})
-	}
-	return notes, next, nil
 }
 
 // Copied is what became of some deaths.
@@ -148,12 +80,12 @@ func (c *Copier) Tidy(ctx context.Context, ids []string, refused *CopyError) (Co
 
 func (c *Copier) work(ctx context.Context, ids []string, refused *CopyError) (done Copied, err error) {
 	for len(ids) > 0 {
-		some := ids[:min(len(ids), MaxCopies)]
+		some := ids[:min(len(ids), settings.MaxCopies)]
 		deaths, to, looked, err := c.read(ctx, some)
 		if err != nil {
 			return done, err
 		}
-		if to == "" || ValidateCopies(c.q.name, to) != nil { // another program wrote such a name; the doctor finds it
+		if to == "" || settings.ValidateCopies(c.q.name, to) != nil { // another program wrote such a name; the doctor finds it
 			return done, nil
 		}
 		done.To = to
@@ -166,7 +98,7 @@ func (c *Copier) work(ctx context.Context, ids []string, refused *CopyError) (do
 				gone = append(gone, copied...)
 			}
 		}
-		if err := c.forget(ctx, gone); err != nil {
+		if err := c.q.Settings().ForgetNotes(ctx, gone); err != nil {
 			return done, err
 		}
 		ids = ids[looked:]
@@ -221,10 +153,10 @@ func (d death) buried() bool {
 
 // sort makes the copies of deaths. It returns their notes, and those that are to go in any case. That of a job which isn't dead goes only if that is still so then: it may have been
 // moved back, and a failover may make it dead again.
-func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone []note) {
+func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone []settings.Note) {
 	for _, d := range deaths {
 		if !d.buried() {
-			gone = append(gone, note{d.id, d.at, true})
+			gone = append(gone, settings.Note{ID: d.id, At: d.at, UnlessDead: true})
 			continue
 		}
 		item, fit, err := c.copyOf(d)
@@ -234,10 +166,10 @@ func (c *Copier) sort(deaths []death, done *Copied) (items []Item, copied, gone 
 		case err != nil:
 			done.Unfit = append(done.Unfit, Unfit{d.id, err})
 		case fit:
-			items, copied = append(items, item), append(copied, note{id: d.id, at: d.at})
+			items, copied = append(items, item), append(copied, settings.Note{ID: d.id, At: d.at})
 			continue
 		}
-		gone = append(gone, note{id: d.id, at: d.at})
+		gone = append(gone, settings.Note{ID: d.id, At: d.at})
 	}
 	return items, copied, gone
 }
@@ -291,7 +223,7 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 		job.Headers[signalbox.HeaderDeadAt] = time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z")
 	}
 	if dead.LastError != "" {
-		job.Headers[signalbox.HeaderDeadError] = cutText(dead.LastError, maxDeadError)
+		job.Headers[signalbox.HeaderDeadError] = settings.CutText(dead.LastError, maxDeadError)
 	}
 	item, err = NewItem(&job, When{})
 	if err != nil {
@@ -304,37 +236,9 @@ func (c *Copier) copyOf(d death) (item Item, fit bool, err error) {
 // maxDeadError is how many bytes of the last error a copy has.
 const maxDeadError = 512
 
-// cutText returns the first bytes of a text, at most n, without a part of a character.
-func cutText(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
-
 // id returns the ID of a death's copy.
 func (c *Copier) id(d death) string {
 	namespace := cmp.Or(c.q.namespace, layout.DefaultNamespace)
 	sum := sha256.Sum256([]byte(namespace + "\x00" + c.q.name + "\x00" + d.id + "\x00" + d.at))
 	return "dead-" + hex.EncodeToString(sum[:16])
-}
-
-// forget removes notes.
-func (c *Copier) forget(ctx context.Context, notes []note) error {
-	if len(notes) == 0 {
-		return nil
-	}
-	args := scripts.Copied.Args(3*len(notes), scripts.Arg("notes", len(notes)))
-	for _, n := range notes {
-		unless := ""
-		if n.unlessDead {
-			unless = "1"
-		}
-		args = append(args, n.id, n.at, unless)
-	}
-	_, err := scripts.Copied.Run(ctx, c.q.rdb, scripts.Copied.Keys(&c.q.keys), args)
-	return err
 }

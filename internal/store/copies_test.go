@@ -14,6 +14,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -162,7 +164,7 @@ func (r *rig) copyTo() *rig {
 	r.t.Helper()
 	r.open()
 	to := r.other()
-	r.must(r.SetCopies(bg, to.Name()))
+	r.must(r.Settings().SetCopies(bg, to.Name()))
 	return to
 }
 
@@ -303,7 +305,7 @@ func testCopiesOfEachDeath(t *testing.T, r *rig) {
 	deaths, _, _, err := first.read(bg, []string{"a"})
 	r.must(err)
 	again()
-	r.must(first.forget(bg, []note{{id: "a", at: deaths[0].at}}))
+	r.must(first.q.Settings().ForgetNotes(bg, []settings.Note{{ID: "a", At: deaths[0].at}}))
 	same(t, "notes", len(r.noted()), 1)
 	r.copyAll(c)
 	same(t, "copies", to.counts().Ready, 3)
@@ -365,7 +367,7 @@ func testCopyOfAJobThatIsDeadAgain(t *testing.T, r *rig) {
 	_, _, gone := c.sort(deaths, &Copied{})
 	same(t, "notes that are to go", len(gone), 2)
 	r.failOver(before)
-	r.must(c.forget(bg, gone))
+	r.must(c.q.Settings().ForgetNotes(bg, gone))
 	same(t, "notes", len(r.noted()), 2)
 	same(t, "copies", r.copyAll(c).Jobs, 2)
 	same(t, "notes", len(r.noted()), 0)
@@ -374,7 +376,7 @@ func testCopyOfAJobThatIsDeadAgain(t *testing.T, r *rig) {
 // Two queues that copy to each other make one copy of a job.
 func testNoCopyOfACopy(t *testing.T, r *rig) {
 	to := r.copyTo()
-	r.must(to.SetCopies(bg, r.Name()))
+	r.must(to.Settings().SetCopies(bg, r.Name()))
 	r.bury(Dead, "a")
 	r.copyAll(r.NewCopier())
 	to.settled(settlement(to.one(), Dead))
@@ -387,9 +389,9 @@ func testNoCopyOfACopy(t *testing.T, r *rig) {
 func testCopiesSettings(t *testing.T, r *rig) {
 	is := func(what, want string) {
 		t.Helper()
-		ending, err := r.Ending(bg)
+		ending, err := r.Settings().Ending(bg)
 		r.must(err)
-		s, err := r.Settings(bg)
+		s, err := r.Settings().Read(bg)
 		r.must(err)
 		same(t, what, ending.Copies, want)
 		same(t, what, s.Copies, want)
@@ -399,21 +401,21 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	r.bury(Dead, "before")
 	same(t, "there are notes", r.rdb.Exists(bg, r.keys.Notes).Val(), 0)
 	to := r.other()
-	r.tells(Wanted{CopyDead: "other"})
+	r.tells(settings.Wanted{CopyDead: "other"})
 	is("a Config", "other")
-	r.tells(Wanted{CopyDead: to.Name()})
+	r.tells(settings.Wanted{CopyDead: to.Name()})
 	is("a new Config", to.Name())
-	r.tells(Wanted{CopyDead: "other"})
+	r.tells(settings.Wanted{CopyDead: "other"})
 	is("the one before", to.Name())
 	r.put("span")
 	d := r.one()
 	r.note(d, "span")
 	r.bury(Dead, "a")
-	r.must(r.SetCopies(bg, ""))
+	r.must(r.Settings().SetCopies(bg, ""))
 	is("none", "")
 	same(t, "notes", len(r.noted()), 0)
 	same(t, "other notes", r.rdb.HLen(bg, r.keys.Notes).Val(), 1)
-	r.tells(Wanted{CopyDead: to.Name()})
+	r.tells(settings.Wanted{CopyDead: to.Name()})
 	is("the same Config where there are to be none", "")
 	r.bury(Dead, "b")
 	same(t, "notes", len(r.noted()), 0)
@@ -423,11 +425,11 @@ func testCopiesSettings(t *testing.T, r *rig) {
 		t.Errorf("the doctor finds %+v", found)
 	}
 	for _, wrong := range []string{"a b", "{x}", strings.Repeat("q", layout.MaxName+1), r.Name()} {
-		if err := ValidateCopies(r.Name(), wrong); !errors.Is(err, signalbox.ErrInvalid) {
+		if err := settings.ValidateCopies(r.Name(), wrong); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("copies to %q: %v", wrong, err)
 		}
 	}
-	r.must(errors.Join(ValidateCopies(r.Name(), ""), ValidateCopies(r.Name(), "other")))
+	r.must(errors.Join(settings.ValidateCopies(r.Name(), ""), settings.ValidateCopies(r.Name(), "other")))
 
 	// Another program can write anything. Nothing is copied then, or noted, and the doctor says so.
 	r.must(r.rdb.HSet(bg, r.keys.Settings, "copy_dead", "a b").Err())
@@ -557,7 +559,7 @@ func testCopyDeadMeanwhile(t *testing.T, r *rig) {
 	}
 	to.settled(settlement(to.one(), Dead))
 	r.copyAll(r.NewCopier())
-	same(t, "the other queue", to.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
+	same(t, "the other queue", to.counts(), looks.Counts{Dead: 1, Total: looks.Totals{Enqueued: 1, Dead: 1}})
 	same(t, "notes", len(r.noted()), 0)
 }
 

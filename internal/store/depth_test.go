@@ -10,7 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 var depthTests = []storeTest{
@@ -19,15 +19,15 @@ var depthTests = []storeTest{
 	{"OneReports", testOneReports},
 }
 
-func (r *rig) depths() Depths {
+func (r *rig) depths() looks.Depths {
 	r.t.Helper()
-	d, err := r.Depths(bg)
+	d, err := r.Looks().Depths(bg)
 	r.must(err)
 	return d
 }
 
 func testDepths(t *testing.T, r *rig) {
-	same(t, "an empty queue", r.depths(), Depths{})
+	same(t, "an empty queue", r.depths(), looks.Depths{})
 	r.open()
 	r.bury(Dead, "dead")
 	r.bury(Cancelled, "cancelled1", "cancelled2")
@@ -41,7 +41,7 @@ func testDepths(t *testing.T, r *rig) {
 	d := r.depths()
 	r.unchanged("counting", before)
 	d.Oldest = 0
-	same(t, "depths", d, Depths{Ready: 2, Scheduled: 1, Running: 2, Dead: 1, Cancelled: 2})
+	same(t, "depths", d, looks.Depths{Ready: 2, Scheduled: 1, Running: 2, Dead: 1, Cancelled: 2})
 }
 
 func testOldestReady(t *testing.T, r *rig) {
@@ -77,7 +77,7 @@ func testOldestReady(t *testing.T, r *rig) {
 func testOneReports(t *testing.T, r *rig) {
 	report := func(client string) bool {
 		t.Helper()
-		mine, err := r.Report(bg, client)
+		mine, err := r.Looks().Report(bg, client)
 		r.must(err)
 		return mine
 	}
@@ -85,36 +85,17 @@ func testOneReports(t *testing.T, r *rig) {
 		same(t, "a reports", report("a"), true)
 		same(t, "b reports beside a", report("b"), false)
 	}
-	if ttl := r.rdb.PTTL(bg, r.keys.Reporter).Val(); ttl <= ReportFor-10*time.Second || ttl > ReportFor {
-		t.Errorf("a reports for %v, want %v", ttl, ReportFor)
+	if ttl := r.rdb.PTTL(bg, r.keys.Reporter).Val(); ttl <= looks.ReportFor-10*time.Second || ttl > looks.ReportFor {
+		t.Errorf("a reports for %v, want %v", ttl, looks.ReportFor)
 	}
-	r.must(r.StopReporting(bg, "b"))
+	r.must(r.Looks().StopReporting(bg, "b"))
 	same(t, "b reports after it stopped", report("b"), false)
-	r.must(r.StopReporting(bg, "a"))
+	r.must(r.Looks().StopReporting(bg, "a"))
 	same(t, "b reports after a stopped", report("b"), true)
 	r.must(r.rdb.PExpire(bg, r.keys.Reporter, 0).Err()) // b has not reported for too long
 	same(t, "a reports after b fell silent", report("a"), true)
-	r.must(r.StopReporting(bg, "a"))
+	r.must(r.Looks().StopReporting(bg, "a"))
 	same(t, "the key", r.rdb.Exists(bg, r.keys.Reporter).Val(), 0)
-}
-
-func TestStrangeDepths(t *testing.T) {
-	t.Parallel()
-	good := []any{"ok", int64(10), int64(1), int64(2), int64(3), int64(4), int64(5), int64(4), int64(7), "", "", "", "", "", int64(1), int64(2), int64(8)}
-	d, err := parseDepths(&scripts.Reply{List: good})
-	if err != nil || d != (Depths{Ready: 1, Scheduled: 2, Running: 3, Dead: 4, Cancelled: 5, Completed: 7, Awaiting: 8, Oldest: 6 * time.Microsecond, Blocked: 1, steady: time.UnixMicro(10), named: true}) {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	for i := range good {
-		bad := append([]any(nil), good...)
-		bad[i] = 1.5
-		if _, err := parseDepths(&scripts.Reply{List: bad}); err == nil {
-			t.Errorf("field %d as %v is accepted", i, bad[i])
-		}
-		if _, err := parseDepths(&scripts.Reply{List: good[:i]}); err == nil {
-			t.Errorf("a reply that ends before field %d is accepted", i)
-		}
-	}
 }
 
 // A queue says what keeps its jobs from starting: that it is paused, until when it is held back, and whether its limits let none start now.
@@ -131,7 +112,7 @@ func TestDepthsSayWhatBlocks(t *testing.T) {
 	}
 	limit := func(l signalbox.Limits) {
 		t.Helper()
-		_, err := r.SetLimits(bg, l)
+		_, err := r.Settings().SetLimits(bg, l)
 		r.must(err)
 	}
 	limit(signalbox.Limits{Running: 1})
@@ -146,20 +127,20 @@ func TestDepthsSayWhatBlocks(t *testing.T) {
 	same(t, "claimed", len(r.claim(5)), 1)
 	says("the rate", false, false, true)
 	limit(signalbox.Limits{})
-	until, err := r.HoldBack(bg, "", "", time.Hour)
+	until, err := r.Settings().HoldBack(bg, "", "", time.Hour)
 	r.must(err)
 	says("held", false, true, false)
 	if d := r.depths(); d.HeldUntil.Sub(until).Abs() > time.Millisecond {
 		t.Errorf("held until %v, not %v", d.HeldUntil, until)
 	}
-	_, err = r.Pause(bg)
+	_, err = r.Settings().Pause(bg)
 	r.must(err)
 	says("both", true, true, false)
-	_, err = r.HoldBack(bg, "", "", 0)
+	_, err = r.Settings().HoldBack(bg, "", "", 0)
 	r.must(err)
-	_, err = r.Resume(bg)
+	_, err = r.Settings().Resume(bg)
 	r.must(err)
-	_, err = r.HoldBack(bg, "gx", "", time.Hour)
+	_, err = r.Settings().HoldBack(bg, "gx", "", time.Hour)
 	r.must(err)
 	says("a group", false, false, false)
 	limit(signalbox.Limits{Running: 1})
@@ -186,7 +167,7 @@ func TestDepthsOfGroups(t *testing.T) {
 	}
 	hold := func(key string, d time.Duration) {
 		t.Helper()
-		_, err := r.HoldBack(bg, key, "", d)
+		_, err := r.Settings().HoldBack(bg, key, "", d)
 		r.must(err)
 	}
 	old := func(key string, ids ...string) { // has jobs wait, for longer than a look takes
@@ -217,11 +198,11 @@ func TestDepthsOfGroups(t *testing.T) {
 	says("when the hold is over, and no worker has looked", 4, 2, 0)
 	same(t, "groups whose hold is over", r.depths().HeldGroups, int64(0))
 	hold("gb", 0)
-	_, err := r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
+	_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
 	r.must(err)
 	equal(t, "claimed", ids(r.claim(5)), []string{"b1"})
 	says("what waits for the group's rate", 3, 3, 0)
-	_, err = r.SetGroupLimits(bg, signalbox.Limits{})
+	_, err = r.Settings().SetGroupLimits(bg, signalbox.Limits{})
 	r.must(err)
 	r.settled(settlement(a1, Completed))
 	says("all may go on", 3, 0, 0)

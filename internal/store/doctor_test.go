@@ -366,7 +366,7 @@ func TestDoctorOfOneThatHides(t *testing.T) {
 	r.put("b")
 	hides := func(out bool) {
 		if out {
-			r.settled(settlement(Delivery{Job: &signalbox.Job{ID: "a", Token: tokenOf(r.rdb.HGet(bg, r.keys.Inflight("s1"), "a").Val())}}, Return))
+			r.settled(settlement(Delivery{Job: &signalbox.Job{ID: "a", Token: facts.TokenOf(r.rdb.HGet(bg, r.keys.Inflight("s1"), "a").Val())}}, Return))
 		} else {
 			equal(t, "claimed", ids(r.claim(1)), []string{"a"})
 		}
@@ -542,7 +542,7 @@ func TestDoctorOfMany(t *testing.T) {
 	r := newQueue(t, srv.Client())
 	r.open()
 	n := *doctorJobs
-	r.kept.count = n
+	r.kept.Jobs = int64(n)
 	for done := 0; done < n; done += 500 {
 		r.put(numbered(fmt.Sprint("d", done, "-"), 500)...)
 		var settle []Settlement

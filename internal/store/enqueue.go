@@ -361,3 +361,8 @@ func outcomesOf(r *scripts.Reply, i, n int) string {
 	}
 	return strings.Join(list, "")
 }
+
+// FullError returns the error of a job that was refused.
+func (q *Queue) FullError(l Length) error {
+	return &signalbox.QueueFullError{Queue: q.name, Length: l.Jobs, Max: l.Max}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -269,40 +270,40 @@ func operations() []operation {
 			return err
 		}},
 		{name: "pause", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if _, err := r.Pause(bg); err != nil {
+			if _, err := r.Settings().Pause(bg); err != nil {
 				return err
 			}
-			settings, err := r.Settings(bg)
+			settings, err := r.Settings().Read(bg)
 			if err == nil && settings.PausedSince.IsZero() {
 				return errors.New("it is not paused")
 			}
 			return err
 		}},
 		{name: "resume", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if _, err := r.Pause(bg); err != nil {
+			if _, err := r.Settings().Pause(bg); err != nil {
 				return err
 			}
-			changed, err := r.Resume(bg)
+			changed, err := r.Settings().Resume(bg)
 			if err == nil && !changed {
 				return errors.New("it was not paused")
 			}
 			return err
 		}},
 		{name: "slots", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if _, err := r.SetSlots(bg, 5); err != nil {
+			if _, err := r.Settings().SetSlots(bg, 5); err != nil {
 				return err
 			}
-			settings, err := r.Settings(bg)
+			settings, err := r.Settings().Read(bg)
 			if err == nil && settings.Slots != 5 {
 				return fmt.Errorf("there are %d slots", settings.Slots)
 			}
 			return err
 		}},
 		{name: "keep", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if err := r.SetRetention(bg, signalbox.Retention{Jobs: 5}); err != nil {
+			if err := r.Settings().SetRetention(bg, signalbox.Retention{Jobs: 5}); err != nil {
 				return err
 			}
-			settings, err := r.Settings(bg)
+			settings, err := r.Settings().Read(bg)
 			if err == nil && settings.Retention.Jobs != 5 {
 				return fmt.Errorf("it keeps %+v", settings.Retention)
 			}
@@ -396,7 +397,7 @@ func operations() []operation {
 		}},
 		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
-			mine, err := r.Report(bg, "client")
+			mine, err := r.Looks().Report(bg, "client")
 			if err == nil && !mine {
 				return errors.New("another reports")
 			}
@@ -419,9 +420,15 @@ func counters(r *rig) []string { return []string{r.keys.Stats} }
 
 // views are the scripts that only read.
 func views() []operation {
-	found := func(page []View, err error, want ...string) error {
+	found := func(page []looks.View, err error, want ...string) error {
 		if err == nil && !slices.Equal(viewed(page), want) {
 			return fmt.Errorf("got %v, want %v", viewed(page), want)
+		}
+		return err
+	}
+	replied := func(r *scripts.Reply, err error, field int, want ...string) error {
+		if err == nil && !slices.Equal(r.Strs(field), want) {
+			return fmt.Errorf("got %v, want %v", r.List, want)
 		}
 		return err
 	}
@@ -429,7 +436,7 @@ func views() []operation {
 		{
 			name: "show",
 			call: func(r *rig, _ []Delivery) error {
-				v, _, there, err := r.show(bg, "f1", []string{r.session})
+				v, there, err := r.Looks().ShowJob(bg, "f1")
 				if err == nil && (!there || v.State != signalbox.StateRunning) {
 					return fmt.Errorf("%v, %+v", there, v)
 				}
@@ -442,7 +449,7 @@ func views() []operation {
 		{
 			name: "latest",
 			call: func(r *rig, _ []Delivery) error {
-				page, err := r.Latest(bg, signalbox.StateDead, 5)
+				page, err := r.Looks().Latest(bg, signalbox.StateDead, 5)
 				return found(page, err, "dead2", "dead1")
 			},
 			unread: func(r *rig) []string { return []string{r.keys.Cancelled} },
@@ -450,8 +457,8 @@ func views() []operation {
 		{
 			name: "ended",
 			call: func(r *rig, _ []Delivery) error {
-				ends, err := r.Ended(bg, []string{"dead1", "ready1", "gone"})
-				if err == nil && (len(ends) != 3 || ends[0].State != Over || ends[0].View.State != signalbox.StateDead || ends[1].State != Live || ends[2].State != NoJob) {
+				ends, err := r.Looks().Ended(bg, []string{"dead1", "ready1", "gone"})
+				if err == nil && (len(ends) != 3 || ends[0].State != looks.Over || ends[0].View.State != signalbox.StateDead || ends[1].State != looks.Live || ends[2].State != looks.NoJob) {
 					return fmt.Errorf("%+v", ends)
 				}
 				return err
@@ -461,7 +468,7 @@ func views() []operation {
 		{
 			name: "page",
 			call: func(r *rig, _ []Delivery) error {
-				page, _, err := r.sorted(Listing{State: signalbox.StateDead}, nil).next(bg)
+				page, err := r.listed(looks.Listing{State: signalbox.StateDead})
 				return found(page, err, "dead1", "dead2")
 			},
 			unread: func(r *rig) []string {
@@ -470,22 +477,24 @@ func views() []operation {
 		},
 		{
 			name: "list",
-			call: func(r *rig, _ []Delivery) error {
-				pager := &listPager{q: r.Queue, classes: facts.ReadyClasses[1:]}
-				page, _, err := pager.next(bg)
-				return found(page, err, "ready1", "ready2", "ready3")
+			call: func(r *rig, _ []Delivery) error { // the middle one of the lists
+				args := scripts.List.Args(0, scripts.Arg("class", "1"), scripts.Arg("first", 0), scripts.Arg("last", 99), scripts.Arg("room", MaxBytes), scripts.Arg("prefix", ""))
+				p, err := scripts.List.Run(bg, r.rdb, scripts.List.Keys(&r.keys), args)
+				return replied(p, err, 8, "ready1", "ready2", "ready3")
 			},
 			unread: func(r *rig) []string { return []string{r.keys.ReadyHigh, r.keys.ReadyLow, r.keys.ReadySuspect} },
 		},
 		{
 			name: "kinds",
 			call: func(r *rig, _ []Delivery) error {
-				views := []View{r.view("f1", signalbox.StateRunning), r.view("gone", signalbox.StateRunning)}
-				err := r.readKinds(bg, views)
-				if err == nil && (views[0].Job.Kind == "" || views[1].Job.Kind != "") {
-					return fmt.Errorf("got %+v", views)
+				heads, err := scripts.Kinds.Run(bg, r.rdb, scripts.Kinds.Keys(&r.keys), append(scripts.Kinds.Args(2, scripts.Arg("most", 200), scripts.Arg("largest", looks.MaxKindRecord)), "f1", "gone"))
+				if err != nil {
+					return err
 				}
-				return err
+				if kinds := heads.Strs(1); len(kinds) != 2 || kinds[0] == "" || kinds[1] != "" {
+					return fmt.Errorf("got %d kinds", len(kinds))
+				}
+				return nil
 			},
 		},
 		{
@@ -515,12 +524,15 @@ func views() []operation {
 			unread: func(r *rig) []string { return []string{r.keys.Cancelled, r.keys.Completed} },
 		},
 		{name: "deliveries", call: func(r *rig, _ []Delivery) error {
-			pager := &runningPager{q: r.Queue, session: r.session}
-			page, _, err := pager.views(bg, []grant{{id: "f1"}, {id: "gone"}, {id: "f2"}})
-			return found(page, err, "f1", "f2")
+			args := append(scripts.Deliveries.Args(3, scripts.Arg("room", MaxBytes)), "f1", "gone", "f2")
+			d, err := scripts.Deliveries.Run(bg, r.rdb, scripts.Deliveries.Keys(&r.keys, r.keys.Inflight(r.session)), args)
+			if err == nil && (len(d.Array(2)) != 3 || d.Array(2)[0] == nil || d.Array(2)[1] != nil || d.Array(2)[2] == nil) {
+				return fmt.Errorf("got %v", d.List)
+			}
+			return err
 		}},
 		{name: "history", call: func(r *rig, _ []Delivery) error {
-			h, err := r.History(bg, Minutes)
+			h, err := r.Looks().History(bg, looks.Minutes)
 			if err == nil && h.Total.Enqueued == 0 {
 				return errors.New("it is empty")
 			}
@@ -529,8 +541,19 @@ func views() []operation {
 	}
 }
 
+// listed returns all jobs of a listing.
+func (r *rig) listed(l looks.Listing) (all []looks.View, err error) {
+	for view, err := range r.Looks().Jobs(bg, l) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, view)
+	}
+	return all, nil
+}
+
 // viewed returns the IDs of a page.
-func viewed(page []View) []string {
+func viewed(page []looks.View) []string {
 	all := []string{}
 	for i := range page {
 		all = append(all, page[i].Job.ID)
@@ -560,7 +583,7 @@ func (r *rig) furnish() []Delivery {
 
 	r.bury(Dead, "dead1", "dead2")
 	r.bury(Cancelled, "cancelled1", "cancelled2")
-	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 100}))
+	r.must(r.Settings().SetCompleted(bg, signalbox.Retention{Jobs: 100}))
 	r.buryCompleted("completed1", "completed2")
 	r.age(r.keys.Completed, "completed1", 40*24*time.Hour)
 	r.age(r.keys.Dead, "dead1", 40*24*time.Hour)
@@ -590,7 +613,7 @@ func (o operation) furnish(r *rig) []Delivery {
 		o.flow(r)
 	}
 	if o.limited {
-		_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 3})
+		_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 3})
 		r.must(err)
 	}
 	return got

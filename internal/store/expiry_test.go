@@ -8,6 +8,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/doctor"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -32,9 +33,9 @@ func (r *rig) expiring(d time.Duration, key string, when When, ids ...string) {
 func late(reply *ClaimReply) []string { return ids(reply.Late) }
 
 // deadOf returns the job, which must be dead since it has expired.
-func (r *rig) deadOf(id string) View {
+func (r *rig) deadOf(id string) looks.View {
 	r.t.Helper()
-	v, _, found, err := r.Show(bg, id)
+	v, _, found, err := r.Looks().Show(bg, id)
 	r.must(err)
 	if !found || v.State != signalbox.StateDead || !strings.HasPrefix(v.Job.LastError, "expired") {
 		r.t.Errorf("job %s is %q with the error %q, want it dead and expired", id, v.State, v.Job.LastError)
@@ -104,7 +105,7 @@ func TestExpiryInAPausedQueue(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	_, err := r.Pause(bg)
+	_, err := r.Settings().Pause(bg)
 	r.must(err)
 	r.expiring(time.Minute, "", When{}, "b")
 	r.expiring(brief, "", When{}, "a")
@@ -232,7 +233,7 @@ func TestExpiryWakes(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	_, err := r.Pause(bg)
+	_, err := r.Settings().Pause(bg)
 	r.must(err)
 	r.listen()
 	r.expiring(time.Hour, "", When{}, "a")

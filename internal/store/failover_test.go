@@ -60,7 +60,7 @@ func (r *rig) failover(do func()) (lost int) {
 	f.enough.Store(true)
 	producers.Wait()
 	redistest.Eventually(r.t, func() bool {
-		c, err := r.Counts(bg)
+		c, err := r.Looks().Counts(bg)
 		return err == nil && c.Ready+c.Due+c.Running == 0
 	}, "nothing is left to do")
 	f.over.Store(true)

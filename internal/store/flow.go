@@ -184,7 +184,7 @@ func (q *Queue) endFlow(ctx context.Context, verb string, ref facts.FlowRef, s S
 func (q *Queue) flow(ctx context.Context, verb string, ref facts.FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
 	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
 		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags), scripts.Arg("given", given),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()))
 	r, err := scripts.Flow.Run(ctx, q.rdb, scripts.Flow.Keys(&q.keys), append(args, callbacks...))
 	if err != nil {
 		return nil, err
@@ -314,7 +314,7 @@ func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wai
 			keys = append(keys, q.keys.Inflight(session))
 		}
 		r, err := scripts.Pass.Run(ctx, q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", facts.MarkOf(whyFlowCancelled)),
-			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+			scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 			scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel(""))))
 		if err != nil {
 			return false, false, 0, err
@@ -351,7 +351,7 @@ func (q *Queue) ReleaseFlow(ctx context.Context, name string) error {
 
 func (q *Queue) tend(ctx context.Context, name, cursor string) (t Tended, err error) {
 	r, err := scripts.Tend.Run(ctx, q.rdb, scripts.Tend.Keys(&q.keys), scripts.Tend.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("cursor", cursor),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds())))
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds())))
 	if err != nil {
 		return t, err
 	}

@@ -278,7 +278,7 @@ func TestFlowCancelled(t *testing.T) {
 		}
 	}
 	running := r.claim(20)
-	_, err := r.Pause(bg)
+	_, err := r.Settings().Pause(bg)
 	r.must(err)
 	for range 2 {
 		_, err = r.CancelFlow(bg, b.ref)
@@ -318,7 +318,7 @@ func TestFlowCancelled(t *testing.T) {
 	r.must(err)
 	same(t, "over", over, true)
 	same(t, "the flow", b.flow(), "900 0 0 0 900 1 1 dx")
-	_, err = r.Resume(bg)
+	_, err = r.Settings().Resume(bg)
 	r.must(err)
 	for got := r.claim(100); len(got) > 0; got = r.claim(100) {
 		done = nil

@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/doctor"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -230,7 +231,7 @@ func TestLinesAreListed(t *testing.T) {
 	r.looked = 2 // in a page
 	for from := range len(want) + 1 {
 		cursor, got := "", []string{}
-		for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady}) {
+		for view, err := range r.Looks().Jobs(bg, looks.Listing{State: signalbox.StateReady}) {
 			r.must(err)
 			if len(got) == from {
 				break
@@ -238,7 +239,7 @@ func TestLinesAreListed(t *testing.T) {
 			same(t, "state", view.State, signalbox.StateReady)
 			got, cursor = append(got, view.Job.ID), view.Cursor
 		}
-		for view, err := range r.Jobs(bg, Listing{State: signalbox.StateReady, After: cursor}) {
+		for view, err := range r.Looks().Jobs(bg, looks.Listing{State: signalbox.StateReady, After: cursor}) {
 			r.must(err)
 			got = append(got, view.Job.ID)
 		}
@@ -247,7 +248,7 @@ func TestLinesAreListed(t *testing.T) {
 		}
 		equal(t, fmt.Sprintf("behind %d", from), got, want)
 	}
-	d, err := r.Depths(bg)
+	d, err := r.Looks().Depths(bg)
 	r.must(err)
 	same(t, "ready", d.Ready, int64(len(want)))
 }
@@ -564,7 +565,7 @@ func TestKeptJobsLeaveTheGroup(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
+	r.must(r.Settings().SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
 	r.putIn("sa", "a1", "a2", "a3")
 	s := settlement(r.one(), Completed)
 	s.Keep = Kept(&Attempt{Number: 1}, nil)

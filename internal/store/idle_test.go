@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // An idler is a session that waits to be woken, as that of a worker without jobs.
@@ -308,7 +309,7 @@ func testLeaving(t *testing.T, r *rig) {
 
 	// A job that is ready, and that nobody may start for now, expires. The session had the timer for that.
 	r.dropWake()
-	_, err := r.SetLimits(bg, signalbox.Limits{Running: 1})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 1})
 	r.must(err)
 	r.idle.hears(r.keys.Control(), Look)
 	r.put("runs")
@@ -365,14 +366,14 @@ func testQuiet(t *testing.T, r *rig) {
 	r.Queue = me
 	r.open()
 	r.listen()
-	same(t, "here", must2(r.Queue.Quiet(bg, "nobody", true)), [2]bool{false, false})
+	same(t, "here", must2(r.Queue.Settings().Quiet(bg, "nobody", true)), [2]bool{false, false})
 	r.put("a", "b")
 	d := r.claim(1)[0]
-	same(t, "changed, here", must2(other.Quiet(bg, "me", true)), [2]bool{true, true})
-	same(t, "changed again, here", must2(other.Quiet(bg, "me", true)), [2]bool{false, true})
-	settings, err := r.Settings(bg)
+	same(t, "changed, here", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{true, true})
+	same(t, "changed again, here", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{false, true})
+	made, err := r.Settings().Read(bg)
 	r.must(err)
-	equal(t, "quiet", settings.Quiet, []string{"me"})
+	equal(t, "quiet", made.Quiet, []string{"me"})
 	r.idle.hears(r.Channel("idle"), Work)
 	for range 2 {
 		r.idle.hears(r.Control(), Look)
@@ -395,10 +396,10 @@ func testQuiet(t *testing.T, r *rig) {
 	r.must(err)
 	equal(t, "claimed by another", ids(got.Deliveries), []string{"b"})
 	r.settled(settlement(got.Deliveries[0], Return))
-	same(t, "changed, here", must2(other.Quiet(bg, "me", false)), [2]bool{true, true})
+	same(t, "changed, here", must2(other.Settings().Quiet(bg, "me", false)), [2]bool{true, true})
 	d = r.claim(1)[0]
 	same(t, "claimed then", d.Job.ID, "b")
-	same(t, "changed, here", must2(other.Quiet(bg, "me", true)), [2]bool{true, true})
+	same(t, "changed, here", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{true, true})
 	_, err = r.Close(bg, r.session, true)
 	r.must(err)
 	same(t, "it is to be quiet until its session ends", r.rdb.HExists(bg, r.keys.Settings, "quiet:me").Val(), true)
@@ -415,16 +416,16 @@ func testStop(t *testing.T, r *rig) {
 	r.Queue = r.As("me")
 	r.open()
 	r.put("a")
-	same(t, "here", must2(other.Stop(bg, "nobody")), [2]bool{false, false})
-	same(t, "changed, here", must2(other.Quiet(bg, "me", true)), [2]bool{true, true})
+	same(t, "here", must2(other.Settings().Stop(bg, "nobody")), [2]bool{false, false})
+	same(t, "changed, here", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{true, true})
 	for _, changed := range []bool{true, false} {
-		same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{changed, true})
+		same(t, "changed, here", must2(other.Settings().Stop(bg, "me")), [2]bool{changed, true})
 	}
-	same(t, "a quiet worker goes on to end", must2(other.Quiet(bg, "me", true)), [2]bool{false, true})
-	settings, err := other.Settings(bg)
+	same(t, "a quiet worker goes on to end", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{false, true})
+	made, err := other.Settings().Read(bg)
 	r.must(err)
-	equal(t, "quiet", settings.Quiet, []string{"me"})
-	equal(t, "stopping", settings.Stopping, []string{"me"})
+	equal(t, "quiet", made.Quiet, []string{"me"})
+	equal(t, "stopping", made.Stopping, []string{"me"})
 	for _, paused := range []bool{false, true} {
 		if paused {
 			r.pause()
@@ -436,18 +437,18 @@ func testStop(t *testing.T, r *rig) {
 		r.must(err)
 		same(t, "withheld of a renewal", hints.Withheld, Withheld{Quiet: true, Stop: true})
 	}
-	changed, here, err := other.Quiet(bg, "me", false)
-	if changed || !here || !errors.Is(err, ErrStopping) {
+	changed, here, err := other.Settings().Quiet(bg, "me", false)
+	if changed || !here || !errors.Is(err, settings.ErrStopping) {
 		t.Errorf("to take jobs again: %v, %v, %v", changed, here, err)
 	}
-	settings, err = other.Settings(bg)
+	made, err = other.Settings().Read(bg)
 	r.must(err)
-	equal(t, "stopping", settings.Stopping, []string{"me"})
+	equal(t, "stopping", made.Stopping, []string{"me"})
 	_, err = r.Close(bg, r.session, true)
 	r.must(err)
-	settings, err = other.Settings(bg)
+	made, err = other.Settings().Read(bg)
 	r.must(err)
-	same(t, "stopping after its end", len(settings.Stopping)+len(settings.Quiet), 0)
+	same(t, "stopping after its end", len(made.Stopping)+len(made.Quiet), 0)
 }
 
 // A worker that drains says so with its calls, for tools. Nobody has asked it to stop: so what it said goes with its session, also if others take back its
@@ -458,10 +459,10 @@ func testDrains(t *testing.T, r *rig) {
 	r.Queue = r.As("me")
 	stopping := func(what string, want ...string) {
 		t.Helper()
-		settings, err := other.Settings(bg)
+		made, err := other.Settings().Read(bg)
 		r.must(err)
-		equal(t, "stopping "+what, settings.Stopping, want)
-		equal(t, "quiet "+what, settings.Quiet, want)
+		equal(t, "stopping "+what, made.Stopping, want)
+		equal(t, "quiet "+what, made.Quiet, want)
 	}
 	drains := func() []Delivery {
 		t.Helper()
@@ -474,7 +475,7 @@ func testDrains(t *testing.T, r *rig) {
 		return list
 	}
 	d := drains()[0]
-	if changed, here, err := other.Quiet(bg, "me", false); changed || !here || !errors.Is(err, ErrStopping) {
+	if changed, here, err := other.Settings().Quiet(bg, "me", false); changed || !here || !errors.Is(err, settings.ErrStopping) {
 		t.Errorf("to take jobs again: %v, %v, %v", changed, here, err)
 	}
 	r.settled(settlement(d, Completed))
@@ -497,7 +498,7 @@ func testDrains(t *testing.T, r *rig) {
 	same(t, "withheld of a new run", hints.Withheld, Withheld{})
 	stopping("in a new run")
 
-	same(t, "changed, here", must2(other.Stop(bg, "me")), [2]bool{true, true})
+	same(t, "changed, here", must2(other.Settings().Stop(bg, "me")), [2]bool{true, true})
 	r.call(ClaimRequest{Leaving: true})
 	_, hints, err = r.Open(bg, NewSession("me"), time.Minute)
 	r.must(err)
@@ -522,21 +523,21 @@ func testQuietDied(t *testing.T, r *rig) {
 		r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:stopped-"+worker, fmt.Sprintf("stop %d", now.Add(-age).UnixMicro())).Err())
 	}
 	r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:odd", "x").Err())
-	same(t, "changed, here", must2(r.Quiet(bg, "me", true)), [2]bool{false, true})
-	settings, err := r.Settings(bg)
+	same(t, "changed, here", must2(r.Settings().Quiet(bg, "me", true)), [2]bool{false, true})
+	made, err := r.Settings().Read(bg)
 	r.must(err)
-	equal(t, "quiet", settings.Quiet, []string{"away", "me", "stopped-away"})
-	equal(t, "stopping", settings.Stopping, []string{"stopped-away"})
+	equal(t, "quiet", made.Quiet, []string{"away", "me", "stopped-away"})
+	equal(t, "stopping", made.Stopping, []string{"stopped-away"})
 }
 
 // All workers of a queue hear that its settings have changed.
 func testSettingsTold(t *testing.T, r *rig) {
 	first, second := r.idler("first"), r.idler("second")
 	for what, change := range map[string]func() (bool, error){
-		"a pause":  func() (bool, error) { return r.Pause(bg) },
-		"a resume": func() (bool, error) { return r.Resume(bg) },
-		"slots":    func() (bool, error) { return r.SetSlots(bg, 5) },
-		"no slots": func() (bool, error) { return r.SetSlots(bg, 0) },
+		"a pause":  func() (bool, error) { return r.Settings().Pause(bg) },
+		"a resume": func() (bool, error) { return r.Settings().Resume(bg) },
+		"slots":    func() (bool, error) { return r.Settings().SetSlots(bg, 5) },
+		"no slots": func() (bool, error) { return r.Settings().SetSlots(bg, 0) },
 	} {
 		_, err := change()
 		r.must(err)
@@ -555,13 +556,13 @@ func testSlots(t *testing.T, r *rig) {
 		changed bool
 		slots   int
 	}{
-		{func() (bool, error) { return r.SetSlots(bg, 7) }, true, 7},
-		{func() (bool, error) { return r.SetSlots(bg, 7) }, false, 7},
-		{func() (bool, error) { return r.SetSlots(bg, MaxSlots) }, true, MaxSlots},
-		{func() (bool, error) { return r.SetSlots(bg, 0) }, true, 0},
-		{func() (bool, error) { return r.SetSlots(bg, 0) }, false, 0},
+		{func() (bool, error) { return r.Settings().SetSlots(bg, 7) }, true, 7},
+		{func() (bool, error) { return r.Settings().SetSlots(bg, 7) }, false, 7},
+		{func() (bool, error) { return r.Settings().SetSlots(bg, settings.MaxSlots) }, true, settings.MaxSlots},
+		{func() (bool, error) { return r.Settings().SetSlots(bg, 0) }, true, 0},
+		{func() (bool, error) { return r.Settings().SetSlots(bg, 0) }, false, 0},
 		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.Settings, "slots", "many").Err() }, true, 0},
-		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.Settings, "slots", MaxSlots+1).Err() }, true, 0},
+		{func() (bool, error) { return true, r.rdb.HSet(bg, r.keys.Settings, "slots", settings.MaxSlots+1).Err() }, true, 0},
 	} {
 		changed, err := c.set()
 		r.must(err)
@@ -570,8 +571,8 @@ func testSlots(t *testing.T, r *rig) {
 		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
 		r.must(err)
 		same(t, "slots of a renewal", hints.Slots, c.slots)
-		settings, err := r.Settings(bg)
+		made, err := r.Settings().Read(bg)
 		r.must(err)
-		same(t, "slots of the settings", settings.Slots, c.slots)
+		same(t, "slots of the settings", made.Slots, c.slots)
 	}
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 var keptTests = []storeTest{
@@ -47,13 +49,13 @@ func (r *rig) buryCompleted(ids ...string) {
 
 func (r *rig) keepCompleted(limits signalbox.Retention) {
 	r.t.Helper()
-	r.must(r.SetCompleted(bg, limits))
+	r.must(r.Settings().SetCompleted(bg, limits))
 }
 
 // shown returns what the queue has of a job.
-func (r *rig) shown(id string) View {
+func (r *rig) shown(id string) looks.View {
 	r.t.Helper()
-	v, _, found, err := r.Show(bg, id)
+	v, _, found, err := r.Looks().Show(bg, id)
 	r.must(err)
 	if !found {
 		r.t.Fatalf("there is no job %s", id)
@@ -75,7 +77,7 @@ func testCompletedAreKept(t *testing.T, r *rig) {
 	r.must(err)
 	r.settled(kept(r.one()))
 
-	same(t, "counts", r.counts(), Counts{Completed: 1, Total: Totals{Enqueued: 1, Retried: 1, Completed: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Completed: 1, Total: looks.Totals{Enqueued: 1, Retried: 1, Completed: 1}})
 	v := r.shown("a")
 	same(t, "state", v.State, signalbox.StateCompleted)
 	if v.Success == nil || *v.Success != successOf {
@@ -88,10 +90,10 @@ func testCompletedAreKept(t *testing.T, r *rig) {
 	if v.At.Before(begin.Truncate(time.Microsecond)) || v.Job.Kind != "k" || string(v.Job.Payload) != `"a"` {
 		t.Errorf("it ended at %v, after %v: %+v", v.At, begin, v.Job)
 	}
-	d2, err := r.Depths(bg)
+	d2, err := r.Looks().Depths(bg)
 	r.must(err)
-	same(t, "depths", d2, Depths{Completed: 1})
-	page, _, err := r.sorted(Listing{State: signalbox.StateCompleted}, nil).next(bg)
+	same(t, "depths", d2, looks.Depths{Completed: 1})
+	page, err := r.listed(looks.Listing{State: signalbox.StateCompleted})
 	r.must(err)
 	equal(t, "listed", viewed(page), []string{"a"})
 	if page[0].Success == nil || page[0].Success.Worker != "w1" {
@@ -103,7 +105,7 @@ func testCompletedAreKept(t *testing.T, r *rig) {
 
 func testCompletedKeptByLimits(t *testing.T, r *rig) {
 	r.open()
-	r.kept.count = 1 // of dead ones
+	r.kept.Jobs = 1 // of dead ones
 	r.keepCompleted(signalbox.Retention{Jobs: 2})
 	r.bury(Dead, "x", "y")
 	r.buryCompleted("a", "b", "c")
@@ -165,12 +167,12 @@ func testCompletedKeptNoMore(t *testing.T, r *rig) {
 	equal(t, "where none are kept any more", r.buried(r.keys.Completed), []string{"a", "b"})
 	same(t, "a sweep drops", r.sweep(), 2)
 	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
-	same(t, "total", r.counts().Total, Totals{Enqueued: 4, Completed: 4})
+	same(t, "total", r.counts().Total, looks.Totals{Enqueued: 4, Completed: 4})
 	for _, strange := range []string{"1 2", "1 2 0", "1 2 x", "1 2 3 4", " ", "01 2 3", "1000000000000000 1 1"} {
 		r.must(r.rdb.HSet(bg, r.keys.Settings, "keep_completed", strange).Err())
 		r.buryCompleted("d")
 		equal(t, "with the setting "+strange, r.buried(r.keys.Completed), nil)
-		ending, err := r.Ending(bg)
+		ending, err := r.Settings().Ending(bg)
 		r.must(err)
 		got := ending.Completed
 		same(t, "the setting "+strange, got, signalbox.Retention{})
@@ -187,7 +189,7 @@ func testCompletedWithoutARecord(t *testing.T, r *rig) {
 	r.settled(kept(got[0]), kept(got[1]))
 	equal(t, "completed", r.buried(r.keys.Completed), []string{"b"})
 	same(t, "a record without a header", r.rdb.HGet(bg, r.keys.Jobs, "b").Val(), "strange")
-	same(t, "total", r.counts().Total, Totals{Enqueued: 2, Completed: 1})
+	same(t, "total", r.counts().Total, looks.Totals{Enqueued: 2, Completed: 1})
 }
 
 // A repeated call, and one whose delivery was superseded, keep nothing twice. Other outcomes go in the same call.
@@ -207,7 +209,7 @@ func testCompletedKeptTwice(t *testing.T, r *rig) {
 	}
 	equal(t, "completed", r.buried(r.keys.Completed), []string{"b"})
 	equal(t, "dead", r.buried(r.keys.Dead), []string{"c"})
-	same(t, "total", r.counts().Total, Totals{Enqueued: 4, Completed: 2, Dead: 1})
+	same(t, "total", r.counts().Total, looks.Totals{Enqueued: 4, Completed: 2, Dead: 1})
 	same(t, "appended", strings.Count(r.rdb.HGet(bg, r.keys.Jobs, "b").Val(), "w1"), 1)
 }
 
@@ -231,7 +233,7 @@ func testCompletedRunAgain(t *testing.T, r *rig) {
 	same(t, "run", r.did(RunJobs(time.Time{}), "a"), Answer{Done, signalbox.StateCompleted})
 	same(t, "deleted", r.did(DeleteJobs(), "b"), Answer{Done, signalbox.StateCompleted})
 	same(t, "cancelled", r.did(CancelJobs(""), "a"), Answer{Done, signalbox.StateReady})
-	same(t, "counts", r.counts(), Counts{Cancelled: 1, Total: Totals{Enqueued: 2, Completed: 2, Cancelled: 1, Deleted: 1, Revived: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Cancelled: 1, Total: looks.Totals{Enqueued: 2, Completed: 2, Cancelled: 1, Deleted: 1, Revived: 1}})
 	r.did(RunJobs(time.Time{}), "a")
 	if v := r.shown("a"); v.Success != nil || v.Result != nil || v.State != signalbox.StateReady {
 		t.Errorf("it is %s, completed by %+v, with the result %q", v.State, v.Success, v.Result)
@@ -267,25 +269,25 @@ func testCompletedAndCancelled(t *testing.T, r *rig) {
 func testCompletedSettings(t *testing.T, r *rig) {
 	is := func(want signalbox.Retention) {
 		t.Helper()
-		ending, err := r.Ending(bg)
+		ending, err := r.Settings().Ending(bg)
 		r.must(err)
 		got := ending.Completed
 		same(t, "kept", got, want)
-		s, err := r.Settings(bg)
+		s, err := r.Settings().Read(bg)
 		r.must(err)
 		same(t, "in the settings", s.Completed, want)
 	}
 	is(signalbox.Retention{})
-	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour + time.Nanosecond}})
+	r.tells(settings.Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour + time.Nanosecond}})
 	seven := signalbox.Retention{Jobs: 7, Bytes: 256 << 20, Age: time.Hour}
 	is(seven)
-	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}})
+	r.tells(settings.Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}})
 	is(seven)
 	r.keepCompleted(signalbox.Retention{Bytes: 1})
 	is(signalbox.Retention{Jobs: 100_000, Bytes: 1, Age: 30 * 24 * time.Hour})
 	r.keepCompleted(signalbox.Retention{})
 	is(signalbox.Retention{})
-	r.tells(Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}}) // somebody has set that none are kept
+	r.tells(settings.Wanted{Completed: signalbox.Retention{Jobs: 7, Age: time.Hour}}) // somebody has set that none are kept
 	is(signalbox.Retention{})
 }
 
@@ -361,14 +363,14 @@ func testEndedRoom(t *testing.T, r *rig) {
 	r.keepCompleted(signalbox.Retention{Jobs: 10})
 	r.buryCompleted("a", "b")
 	r.put("c")
-	for room, want := range map[int][]EndState{1: {Over}, 10_000: {Over, Over, Live, NoJob}} {
+	for room, want := range map[int][]looks.EndState{1: {looks.Over}, 10_000: {looks.Over, looks.Over, looks.Live, looks.NoJob}} {
 		r.room = room
-		ends, err := r.Ended(bg, []string{"a", "b", "c", "d"})
+		ends, err := r.Looks().Ended(bg, []string{"a", "b", "c", "d"})
 		r.must(err)
-		var got []EndState
+		var got []looks.EndState
 		for _, e := range ends {
 			got = append(got, e.State)
-			if e.State == Over && (e.View.State != signalbox.StateCompleted || string(e.View.Result) != "7" || e.View.At.IsZero() || e.View.Err != nil) {
+			if e.State == looks.Over && (e.View.State != signalbox.StateCompleted || string(e.View.Result) != "7" || e.View.At.IsZero() || e.View.Err != nil) {
 				t.Errorf("%+v", e.View)
 			}
 		}

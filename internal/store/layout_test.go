@@ -108,7 +108,7 @@ func TestSettingsAreGone(t *testing.T) {
 	r.put("a", "b")
 	d := r.claim(1)[0]
 	r.must(r.rdb.Del(bg, r.keys.Settings).Err())
-	r.must(r.CheckLayout(bg))
+	r.must(r.Site().CheckLayout(bg))
 	reply := r.call(ClaimRequest{Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 	equal(t, "refused", reply.Refused, nil)
 	same(t, "withheld", reply.Withheld, Withheld{})
@@ -234,23 +234,23 @@ func TestPlainBecomesSpecial(t *testing.T) {
 		undo   func(r *rig)
 	}{
 		"a limit": {
-			change: func(r *rig) { r.must(second(r.SetLimits(bg, signalbox.Limits{Running: 1}))); r.put("a") }, next: none,
+			change: func(r *rig) { r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{Running: 1}))); r.put("a") }, next: none,
 			undo: func(r *rig) {
-				r.must(second(r.SetLimits(bg, signalbox.Limits{})))
+				r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{})))
 				r.settled(settlement(r.one(), Completed))
 			},
 		},
 		"a limit, of which Config says that there is none": {
-			change: func(r *rig) { r.must(second(r.SetLimits(bg, signalbox.Limits{Running: 1}))); r.put("a") }, next: none,
+			change: func(r *rig) { r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{Running: 1}))); r.put("a") }, next: none,
 			undo: func(r *rig) {
-				r.must(second(r.SetLimits(bg, signalbox.Limits{Running: signalbox.NoLimit})))
-				same(r.t, "the setting", r.rdb.HGet(bg, r.keys.Settings, limitsField).Val(), "0 0 0 0")
+				r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{Running: signalbox.NoLimit})))
+				same(r.t, "the setting", r.rdb.HGet(bg, r.keys.Settings, "limits").Val(), "0 0 0 0")
 				r.settled(settlement(r.one(), Completed))
 			},
 		},
 		"a rate": {
 			change: func(r *rig) {
-				r.must(second(r.SetLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})))
+				r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})))
 				r.put("a", "b")
 			},
 			next: func(r *rig, got *ClaimReply) {
@@ -258,33 +258,36 @@ func TestPlainBecomesSpecial(t *testing.T) {
 				r.settled(settlement(got.Deliveries[0], Completed))
 			},
 			undo: func(r *rig) {
-				r.must(second(r.SetLimits(bg, signalbox.Limits{})))
+				r.must(second(r.Settings().SetLimits(bg, signalbox.Limits{})))
 				r.settled(settlement(r.one(), Completed))
 			},
 		},
 		"a limit of groups": {
 			change: func(r *rig) {
-				r.must(second(r.SetGroupLimits(bg, signalbox.Limits{Running: 1})))
+				r.must(second(r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 1})))
 				r.putIn("ga", "a", "b")
 			}, next: one,
-			undo: func(r *rig) { r.must(second(r.SetGroupLimits(bg, signalbox.Limits{}))) },
+			undo: func(r *rig) { r.must(second(r.Settings().SetGroupLimits(bg, signalbox.Limits{}))) },
 		},
 		"a limit of groups, of which Config says that there is none": {
 			change: func(r *rig) {
-				r.must(second(r.SetGroupLimits(bg, signalbox.Limits{Running: 1})))
+				r.must(second(r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 1})))
 				r.putIn("ga", "a", "b")
 			}, next: one,
 			undo: func(r *rig) {
-				r.must(second(r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: signalbox.NoLimit}})))
+				r.must(second(r.Settings().SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: signalbox.NoLimit}})))
 			},
 		},
 		"a maximum": {
-			change: func(r *rig) { r.must(second(r.SetMaxLength(bg, 1000))) }, next: none, undo: func(r *rig) {
+			change: func(r *rig) { r.must(second(r.Settings().SetMaxLength(bg, 1000))) }, next: none, undo: func(r *rig) {
 				same(r.t, "plain with a maximum", r.plain(), false)
-				r.must(second(r.SetMaxLength(bg, 0)))
+				r.must(second(r.Settings().SetMaxLength(bg, 0)))
 			},
 		},
-		"a hold":              {change: func(r *rig) { r.must(second(r.HoldBack(bg, "", "", time.Hour))); r.put("a") }, next: none, undo: func(r *rig) { r.must(second(r.HoldBack(bg, "", "", 0))); r.settled(settlement(r.one(), Completed)) }},
+		"a hold": {change: func(r *rig) { r.must(second(r.Settings().HoldBack(bg, "", "", time.Hour))); r.put("a") }, next: none, undo: func(r *rig) {
+			r.must(second(r.Settings().HoldBack(bg, "", "", 0)))
+			r.settled(settlement(r.one(), Completed))
+		}},
 		"a group, enqueued":   {change: func(r *rig) { r.enqueued(serial(r, "a"), serial(r, "b")) }, next: one},
 		"a group, by a relay": {change: sent(serial), next: one},
 		"a group, put in":     {change: imported(func(string) signalbox.Job { return signalbox.Job{Group: "a", Serial: true} }), next: one},
@@ -293,8 +296,11 @@ func TestPlainBecomesSpecial(t *testing.T) {
 			r.enqueued(r.grouped("a", "sa", When{After: time.Hour}, 0), r.grouped("b", "sa", When{After: time.Hour}, 0))
 		}, change: func(r *rig) { r.makeDue("ba", "bb") }, next: one},
 		"a paused group": {
-			change: func(r *rig) { r.must(second(r.PauseGroup(bg, "ga"))); r.putIn("ga", "a") }, next: none,
-			undo: func(r *rig) { r.must(second(r.ResumeGroup(bg, "ga"))); r.settled(settlement(r.one(), Completed)) },
+			change: func(r *rig) { r.must(second(r.Settings().PauseGroup(bg, "ga"))); r.putIn("ga", "a") }, next: none,
+			undo: func(r *rig) {
+				r.must(second(r.Settings().ResumeGroup(bg, "ga")))
+				r.settled(settlement(r.one(), Completed))
+			},
 		},
 		"a unique key, enqueued":   {change: func(r *rig) { r.fates(keyed(r, "a"), keyed(r, "b")) }, next: freed},
 		"a unique key, by a relay": {change: sent(keyed), next: freed},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // starts claims, by the hints of the replies, until n jobs have started in all. It returns them, and how many calls that took.
@@ -36,9 +37,9 @@ func (r *rig) starts(n int) (all []Delivery, calls int) {
 // bounded is what limits can be of: each sets them for the jobs of put.
 func bounded(r *rig) map[string]func(signalbox.Limits) {
 	return map[string]func(signalbox.Limits){
-		"queue":  func(l signalbox.Limits) { _, err := r.SetLimits(bg, l); r.must(err) },
-		"groups": func(l signalbox.Limits) { _, err := r.SetGroupLimits(bg, l); r.must(err) },
-		"group":  func(l signalbox.Limits) { _, err := r.SetLimitsOf(bg, "a", l); r.must(err) },
+		"queue":  func(l signalbox.Limits) { _, err := r.Settings().SetLimits(bg, l); r.must(err) },
+		"groups": func(l signalbox.Limits) { _, err := r.Settings().SetGroupLimits(bg, l); r.must(err) },
+		"group":  func(l signalbox.Limits) { _, err := r.Settings().SetLimitsOf(bg, "a", l); r.must(err) },
 	}
 }
 
@@ -104,7 +105,7 @@ func TestHoldsWhenTheClockGoesBack(t *testing.T) {
 			shift(time.Hour)
 			r.open()
 			r.putIn("ga", "a1", "a2")
-			until, err := r.HoldBack(bg, group, "", 2*time.Second)
+			until, err := r.Settings().HoldBack(bg, group, "", 2*time.Second)
 			r.must(err)
 			shift(0) // nobody has looked since
 			same(t, "claimed", len(r.claim(5)), 0)
@@ -113,7 +114,7 @@ func TestHoldsWhenTheClockGoesBack(t *testing.T) {
 			if left := until.Add(-time.Hour).Sub(now); left > 2*time.Second {
 				t.Errorf("it was to end in %v", left)
 			}
-			holds, err := r.Holds(bg)
+			holds, err := r.Settings().Holds(bg)
 			r.must(err)
 			if len(holds) != 1 || holds[0].Until.Sub(now) > 20*time.Second || holds[0].Until.Before(now) {
 				t.Errorf("it is now %v, and held back are %+v", now, holds)
@@ -130,11 +131,11 @@ func TestHoldEndsBeforeTheClockGoesBack(t *testing.T) {
 	r := unchecked(t, srv.Client())
 	shift(time.Hour)
 	r.open()
-	_, err := r.HoldBack(bg, "ga", "", time.Hour)
+	_, err := r.Settings().HoldBack(bg, "ga", "", time.Hour)
 	r.must(err)
 	r.putIn("ga", "a1")
 	same(t, "claimed", len(r.claim(5)), 0) // the line is parked, and the time noted
-	_, err = r.HoldBack(bg, "ga", "", 0)
+	_, err = r.Settings().HoldBack(bg, "ga", "", 0)
 	r.must(err)
 	shift(0)
 	same(t, "claimed", len(r.claim(5)), 1)
@@ -159,7 +160,7 @@ func TestRateIsChangedUnseen(t *testing.T) {
 			set(signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Hour}})
 			now, err := r.Now(bg)
 			r.must(err)
-			at := timeOf(r.rdb.ZScore(bg, r.keys.Rates, member).Val())
+			at := facts.TimeOf(r.rdb.ZScore(bg, r.keys.Rates, member).Val())
 			if wait := at.Sub(now); wait > time.Hour || wait < 59*time.Minute {
 				t.Errorf("the next job may start in %v", wait)
 			}
@@ -248,7 +249,7 @@ func TestLimitBesideIDsWithoutRecords(t *testing.T) {
 			t.Parallel()
 			r := unchecked(t, redistest.New(t).Client())
 			r.open()
-			_, err := r.SetLimits(bg, signalbox.Limits{Running: 2})
+			_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 2})
 			r.must(err)
 			r.put(numbered("j", 6)...)
 			equal(t, "the first session", ids(r.claim(9)), []string{"j0000", "j0001"})
@@ -279,8 +280,8 @@ func TestGroupInheritsLimits(t *testing.T) {
 		}
 		return l
 	}
-	all := func(l signalbox.Limits) { t.Helper(); _, err := r.SetGroupLimits(bg, l); r.must(err) }
-	of := func(l signalbox.Limits) { t.Helper(); _, err := r.SetLimitsOf(bg, "a", l); r.must(err) }
+	all := func(l signalbox.Limits) { t.Helper(); _, err := r.Settings().SetGroupLimits(bg, l); r.must(err) }
+	of := func(l signalbox.Limits) { t.Helper(); _, err := r.Settings().SetLimitsOf(bg, "a", l); r.must(err) }
 	n := 0
 	starts := func(what string, want int) { // of ten jobs of a group that has run none
 		t.Helper()
@@ -288,7 +289,7 @@ func TestGroupInheritsLimits(t *testing.T) {
 		r.must(r.rdb.Del(bg, r.keys.Rates, r.keys.Parked).Err())
 		r.putIn("ga", numbered(fmt.Sprint("j", n, "-"), 10)...)
 		got := r.claim(10)
-		groups, _, err := r.GroupsInUse(bg, 1)
+		groups, _, err := r.Looks().GroupsInUse(bg, 1)
 		r.must(err)
 		if l := groups[0].Limits; want < 10 && min(cmp.Or(l.Running, 99), cmp.Or(l.Rate.Jobs, 99)) != want {
 			t.Errorf("%s: the limits in force are %+v", what, l)

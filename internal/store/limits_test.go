@@ -18,7 +18,7 @@ func TestQueueLimit(t *testing.T) {
 	r.open()
 	r.put(numbered("j", 5)...)
 	before := r.claim(1) // it counts, though the limit comes later
-	_, err := r.SetLimits(bg, signalbox.Limits{Running: 3})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 3})
 	r.must(err)
 	got := r.call(ClaimRequest{Want: 10, Address: r.address()})
 	equal(t, "claimed", ids(got.Deliveries), []string{"j0001", "j0002"})
@@ -35,7 +35,7 @@ func TestQueueLimit(t *testing.T) {
 	equal(t, "in its place", ids(r.claim(10)), []string{"j0003"})
 	equal(t, "and no more", ids(r.claim(10)), []string{})
 	r.check()
-	_, err = r.SetLimits(bg, signalbox.Limits{})
+	_, err = r.Settings().SetLimits(bg, signalbox.Limits{})
 	r.must(err)
 	equal(t, "without a limit", ids(r.claim(10)), []string{"j0004"})
 	same(t, "what is counted", r.rdb.Exists(bg, r.keys.Running).Val(), 0)
@@ -49,9 +49,9 @@ func TestEmptyQueueWithLimits(t *testing.T) {
 	} {
 		r := onShared(t)
 		r.open()
-		_, err := r.SetLimits(bg, l)
+		_, err := r.Settings().SetLimits(bg, l)
 		r.must(err)
-		_, err = r.SetGroupLimits(bg, l)
+		_, err = r.Settings().SetGroupLimits(bg, l)
 		r.must(err)
 		reply := r.call(ClaimRequest{Want: 10, Address: r.address()})
 		if reply.More || reply.CutShort || !r.registered() {
@@ -73,10 +73,10 @@ func TestLineThatIsReadyInAPause(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.putIn("ga", "a", "b")
-	_, err := r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Minute}})
+	_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Minute}})
 	r.must(err)
 	same(t, "claimed", len(r.claim(5)), 1)
-	_, err = r.Pause(bg)
+	_, err = r.Settings().Pause(bg)
 	r.must(err)
 	r.must(r.rdb.ZAddXX(bg, r.keys.Parked, z(1, "1ga")).Err())
 	for what, next := range map[string]time.Duration{"a claim": r.call(ClaimRequest{Want: 5}).Next, "a renewal": r.renewed().Next} {
@@ -84,7 +84,7 @@ func TestLineThatIsReadyInAPause(t *testing.T) {
 			t.Errorf("%s is asked for another call at once", what)
 		}
 	}
-	_, err = r.Resume(bg)
+	_, err = r.Settings().Resume(bg)
 	r.must(err)
 	same(t, "after the pause", r.renewed().Next, 0)
 	r.claim(5)
@@ -99,12 +99,12 @@ func TestHoldBackByAJobThatExpires(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.expiring(time.Hour, "", When{}, "a")
-	groups, _, err := r.GroupsInUse(bg, 10)
+	groups, _, err := r.Looks().GroupsInUse(bg, 10)
 	r.must(err)
 	same(t, "groups in use", len(groups), 0)
 	d := r.one()
 	same(t, "its group", d.Group(), "")
-	_, err = r.HoldBack(bg, d.Group(), d.Job.ID, time.Minute)
+	_, err = r.Settings().HoldBack(bg, d.Group(), d.Job.ID, time.Minute)
 	r.must(err)
 	r.put("b")
 	equal(t, "claimed", ids(r.claim(5)), []string{})
@@ -117,7 +117,7 @@ func TestQueueLimitAfterACrash(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.put(numbered("j", 5)...)
-	_, err := r.SetLimits(bg, signalbox.Limits{Running: 2})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
 	same(t, "claimed", len(r.claim(5)), 2)
 	dead := r.session
@@ -136,7 +136,7 @@ func TestQueueLimitWakes(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.put("a", "b")
-	_, err := r.SetLimits(bg, signalbox.Limits{Running: 1})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 1})
 	r.must(err)
 	same(t, "claimed", len(r.claim(5)), 1)
 	_, err = r.Do(bg, CancelJobs("why"), []string{"a"})
@@ -158,7 +158,7 @@ func TestQueueRate(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.put(numbered("j", 5)...)
-	_, err := r.SetLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 50 * time.Second, Burst: 2}})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 50 * time.Second, Burst: 2}})
 	r.must(err)
 	got := r.call(ClaimRequest{Want: 10})
 	equal(t, "at once", ids(got.Deliveries), []string{"j0000", "j0001"})
@@ -187,13 +187,13 @@ func TestGroupLimits(t *testing.T) {
 	for _, key := range []string{"ga", "gb", "gc", "sd"} {
 		r.putIn(key, numbered(key[1:], 5)...)
 	}
-	_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2})
+	_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{Running: 1})
+	_, err = r.Settings().SetLimitsOf(bg, "b", signalbox.Limits{Running: 1})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "c", unlimited)
+	_, err = r.Settings().SetLimitsOf(bg, "c", unlimited)
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "d", signalbox.Limits{Running: 3}) // a serial group has one in any case
+	_, err = r.Settings().SetLimitsOf(bg, "d", signalbox.Limits{Running: 3}) // a serial group has one in any case
 	r.must(err)
 	count := func(ds []Delivery) string {
 		n := make(map[byte]int)
@@ -211,15 +211,15 @@ func TestGroupLimits(t *testing.T) {
 	r.check()
 	r.listen()
 	r.dropWake()
-	_, err = r.SetLimitsOf(bg, "b", signalbox.Limits{})
+	_, err = r.Settings().SetLimitsOf(bg, "b", signalbox.Limits{})
 	r.must(err)
 	same(t, "wake-ups", r.wakes(), 1)
 	same(t, "then it has the limit of all", count(r.claim(50)), "0 1 0 0")
-	_, err = r.SetGroupLimits(bg, signalbox.Limits{Running: 3})
+	_, err = r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 3})
 	r.must(err)
 	r.check()
 	same(t, "a higher limit", count(r.claim(50)), "1 1 0 0")
-	_, err = r.SetGroupLimits(bg, signalbox.Limits{})
+	_, err = r.Settings().SetGroupLimits(bg, signalbox.Limits{})
 	r.must(err)
 	same(t, "no limit", count(r.claim(50)), "2 2 0 0")
 }
@@ -231,7 +231,7 @@ func TestGroupRates(t *testing.T) {
 	r.open()
 	r.putIn("ga", numbered("a", 5)...)
 	r.putIn("gb", numbered("b", 2)...)
-	_, err := r.SetLimitsOf(bg, "a", signalbox.Limits{Rate: signalbox.Rate{Jobs: 2, Per: 100 * time.Second, Burst: 2}})
+	_, err := r.Settings().SetLimitsOf(bg, "a", signalbox.Limits{Rate: signalbox.Rate{Jobs: 2, Per: 100 * time.Second, Burst: 2}})
 	r.must(err)
 	got := r.call(ClaimRequest{Want: 50})
 	equal(t, "claimed", ids(got.Deliveries), []string{"a0000", "a0001", "b0000", "b0001"})
@@ -262,7 +262,7 @@ func TestLimitsOfASerialGroup(t *testing.T) {
 	r.putIn("ga", numbered("g", 3)...)
 	r.putIn("sb", "b1", "b2")
 	own := signalbox.Limits{Running: 2, Rate: signalbox.Rate{Jobs: 1, Per: 100 * time.Second, Burst: 2}}
-	_, err := r.SetLimitsOf(bg, "a", own)
+	_, err := r.Settings().SetLimitsOf(bg, "a", own)
 	r.must(err)
 	got := r.claim(50)
 	equal(t, "at once", slices.Sorted(slices.Values(ids(got))), []string{"a1", "b1", "g0000", "g0001"})
@@ -276,7 +276,7 @@ func TestLimitsOfASerialGroup(t *testing.T) {
 	}
 	equal(t, "the burst is used up", ids(r.claim(50)), []string{})
 	r.check()
-	groups, _, err := r.GroupsInUse(bg, 9)
+	groups, _, err := r.Looks().GroupsInUse(bg, 9)
 	r.must(err)
 	for _, g := range groups {
 		if want := map[string]int{"sa": 1, "ga": 2}[g.Key]; g.Limits.Running != want || g.Limits.Rate != own.Rate {
@@ -285,7 +285,7 @@ func TestLimitsOfASerialGroup(t *testing.T) {
 	}
 	r.listen()
 	r.dropWake()
-	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{})
+	_, err = r.Settings().SetLimitsOf(bg, "a", signalbox.Limits{})
 	r.must(err)
 	same(t, "wake-ups", r.wakes(), 1)
 	equal(t, "without the rate", slices.Sorted(slices.Values(ids(r.claim(50)))), []string{"a3", "g0002"})
@@ -298,7 +298,7 @@ func TestGroupRatesOfRetries(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	r.putIn("sa", "a1", "a2")
-	_, err := r.SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 100 * time.Second}})
+	_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: 100 * time.Second}})
 	r.must(err)
 	first := r.claim(9)
 	equal(t, "claimed", ids(first), []string{"a1"})
@@ -331,7 +331,7 @@ func TestHoldBack(t *testing.T) {
 	r.listen()
 	hold := func(group string, d time.Duration) {
 		t.Helper()
-		until, err := r.HoldBack(bg, group, "", d)
+		until, err := r.Settings().HoldBack(bg, group, "", d)
 		r.must(err)
 		same(t, "held back", !until.IsZero(), d > 0)
 	}
@@ -368,19 +368,19 @@ func TestHolds(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	own := signalbox.Limits{Rate: signalbox.Rate{Jobs: 1, Per: time.Minute}}
-	_, err := r.SetLimitsOf(bg, "a", own)
+	_, err := r.Settings().SetLimitsOf(bg, "a", own)
 	r.must(err)
 	r.putIn("ga", "a1", "a2")
 	same(t, "claimed", len(r.claim(9)), 1) // now the group has a time in rates
 	hold := func(group, by string, d time.Duration) time.Time {
 		t.Helper()
-		until, err := r.HoldBack(bg, group, by, d)
+		until, err := r.Settings().HoldBack(bg, group, by, d)
 		r.must(err)
 		return until
 	}
 	holds := func(what string, want ...string) {
 		t.Helper()
-		got, err := r.Holds(bg)
+		got, err := r.Settings().Holds(bg)
 		r.must(err)
 		names := []string{}
 		for _, h := range got {
@@ -420,14 +420,14 @@ func TestGroupsInUse(t *testing.T) {
 	r.putIn("gb", numbered("b", 5)...)
 	r.putIn("sa", numbered("s", 2)...)
 	r.putIn("gc", "c1")
-	_, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2})
+	_, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 2})
 	r.must(err)
-	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{Running: 1})
+	_, err = r.Settings().SetLimitsOf(bg, "a", signalbox.Limits{Running: 1})
 	r.must(err)
-	until, err := r.HoldBack(bg, "gc", "", time.Hour)
+	until, err := r.Settings().HoldBack(bg, "gc", "", time.Hour)
 	r.must(err)
 	same(t, "claimed", len(r.claim(50)), 4)
-	got, more, err := r.GroupsInUse(bg, 3)
+	got, more, err := r.Looks().GroupsInUse(bg, 3)
 	r.must(err)
 	same(t, "more", more, true)
 	text := []string{}
@@ -435,7 +435,7 @@ func TestGroupsInUse(t *testing.T) {
 		text = append(text, fmt.Sprint(g.Key, " ", g.Holding, " ", g.Waiting, " ", g.Limits.Running, " ", g.Until.IsZero()))
 	}
 	equal(t, "groups", text, []string{"gb 2 3 2 true", "ga 1 2 1 true", "sa 1 1 1 true"})
-	got, more, err = r.GroupsInUse(bg, 9)
+	got, more, err = r.Looks().GroupsInUse(bg, 9)
 	r.must(err)
 	same(t, "all", fmt.Sprint(len(got), more, got[3].Waiting, got[3].Until.Equal(until)), "4 false 1 true")
 }
@@ -454,7 +454,7 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	}
 	const lease = time.Hour // when nothing else is to be done, a worker looks when the first session ends
 	limit := func(l signalbox.Limits) {
-		_, err := r.SetLimits(bg, l)
+		_, err := r.Settings().SetLimits(bg, l)
 		r.must(err)
 	}
 	r.put(numbered("j", 5)...)
@@ -466,10 +466,10 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	renewed("another one may", true, 0, lease)
 	limit(signalbox.Limits{})
 
-	_, err := r.HoldBack(bg, "", "", 20*time.Minute)
+	_, err := r.Settings().HoldBack(bg, "", "", 20*time.Minute)
 	r.must(err)
 	renewed("held back", false, 15*time.Minute, 20*time.Minute)
-	_, err = r.HoldBack(bg, "", "", 0)
+	_, err = r.Settings().HoldBack(bg, "", "", 0)
 	r.must(err)
 	renewed("let go", true, 0, lease)
 
@@ -490,7 +490,7 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	renewed("as many run as may", false, 50*time.Minute, lease)
 	r.settled(settlement(ran[0], Completed))
 	renewed("one has ended", true, 0, lease)
-	_, err = r.Pause(bg)
+	_, err = r.Settings().Pause(bg)
 	r.must(err)
 	renewed("paused", false, 50*time.Minute, lease)
 	r.check()

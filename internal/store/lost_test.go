@@ -16,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -242,7 +243,7 @@ func (r *rig) normalised(start time.Time) map[string]string {
 	add := func(key string, words ...string) {
 		texts[key] = words
 		for _, w := range words {
-			if n := tokenOf(w); n > 1e12 {
+			if n := facts.TokenOf(w); n > 1e12 {
 				tokens[n] = true
 			}
 		}

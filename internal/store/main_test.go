@@ -13,6 +13,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/check"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -81,11 +83,11 @@ func (r *rig) must(err error) {
 
 // seeds returns what a seed reports: whether it has changed anything.
 // tells tells what a worker's Config says. It returns what has become of it, by the names of the fields.
-func (r *rig) tells(w Wanted) map[string]Told {
+func (r *rig) tells(w settings.Wanted) map[string]settings.Told {
 	r.t.Helper()
-	all, err := r.Tell(bg, "w", w)
+	all, err := r.Settings().Tell(bg, "w", w)
 	r.must(err)
-	of := make(map[string]Told)
+	of := make(map[string]settings.Told)
 	for _, t := range all {
 		of[t.Setting] = t
 	}
@@ -221,9 +223,9 @@ func (r *rig) crash() (returned, dead []string) {
 	return returned, dead
 }
 
-func (r *rig) counts() Counts {
+func (r *rig) counts() looks.Counts {
 	r.t.Helper()
-	c, err := r.Counts(bg)
+	c, err := r.Looks().Counts(bg)
 	r.must(err)
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -586,11 +587,11 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 }
 
 // Unmoved yields the jobs of the queue that are held since a Move of theirs to another queue wasn't finished: those that were in a state.
-func (q *Queue) Unmoved(ctx context.Context, to string, state signalbox.State, prefix string) iter.Seq2[View, error] {
-	return func(yield func(View, error) bool) {
-		for view, err := range q.Jobs(ctx, Listing{State: signalbox.StateScheduled, Prefix: prefix, From: wire.HeldUntil, To: wire.HeldUntil}) {
+func (q *Queue) Unmoved(ctx context.Context, to string, state signalbox.State, prefix string) iter.Seq2[looks.View, error] {
+	return func(yield func(looks.View, error) bool) {
+		for view, err := range q.Looks().Jobs(ctx, looks.Listing{State: signalbox.StateScheduled, Prefix: prefix, From: wire.HeldUntil, To: wire.HeldUntil}) {
 			if err != nil {
-				yield(View{}, err)
+				yield(looks.View{}, err)
 				return
 			}
 			if h := view.Held; h == nil || h.Copy || h.Peer != to || signalbox.State(h.State) != state {

@@ -804,7 +804,7 @@ var moveFailovers = []struct {
 		same(t, "runs", to.runs(), 1)
 	}},
 	{"a dead job is copied, and its queue forgets that it was", func(t *testing.T, r, to *rig) {
-		r.must(r.SetCopies(bg, to.Name()))
+		r.must(r.Settings().SetCopies(bg, to.Name()))
 		r.bury(Dead, "a")
 		noted := r.remember()
 		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
@@ -814,7 +814,7 @@ var moveFailovers = []struct {
 		same(t, "notes", len(r.noted()), 0)
 	}},
 	{"a dead job is copied, and its queue forgets that it died", func(t *testing.T, r, to *rig) {
-		r.must(r.SetCopies(bg, to.Name()))
+		r.must(r.Settings().SetCopies(bg, to.Name()))
 		r.put("a")
 		before := r.remember()
 		r.settled(settlement(r.one(), Dead))
@@ -826,7 +826,7 @@ var moveFailovers = []struct {
 		same(t, "there", to.runs(), 2)
 	}},
 	{"a dead job is copied, and the other queue forgets the copy", func(t *testing.T, r, to *rig) {
-		r.must(r.SetCopies(bg, to.Name()))
+		r.must(r.Settings().SetCopies(bg, to.Name()))
 		r.bury(Dead, "a", "b")
 		empty := to.remember()
 		_, err := r.mover(&mortal{calls: 2}).NewCopier().Copy(bg, []string{"a"}) // its note is still there
@@ -842,7 +842,7 @@ var moveFailovers = []struct {
 		equal(t, "dead jobs", r.buried(r.keys.Dead), []string{"a", "b"}) // b's copy is lost as any job of that queue; b isn't
 	}},
 	{"a dead job is moved while its copy waits to be made", func(t *testing.T, r, to *rig) {
-		r.must(r.SetCopies(bg, to.Name()))
+		r.must(r.Settings().SetCopies(bg, to.Name()))
 		third := r.other()
 		r.bury(Dead, "a")
 		empty := third.remember()

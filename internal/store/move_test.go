@@ -16,6 +16,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -235,9 +236,9 @@ func testMoveTellsEnds(t *testing.T, r *rig) {
 	if _, err := r.mover(&mortal{calls: 1}).Move(bg, to.Name(), []string{"a"}); !errors.Is(err, errDied) || !r.holds("a") {
 		t.Fatal(err)
 	}
-	ends, err := r.Ended(bg, []string{"a"})
+	ends, err := r.Looks().Ended(bg, []string{"a"})
 	r.must(err)
-	if ends[0].State != Live {
+	if ends[0].State != looks.Live {
 		t.Errorf("while it is held: %+v", ends[0])
 	}
 	_, rdb, err := r.Server(bg, false)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // A PastKind says what a [Past] is of.
@@ -255,13 +255,13 @@ func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 			return
 		}
 		for cursor := uint64(0); ; {
-			notes, next, err := q.rdb.HScan(ctx, q.keys.Notes, cursor, deathNote+"*", 1000).Result()
+			notes, next, err := q.rdb.HScan(ctx, q.keys.Notes, cursor, settings.DeathNote+"*", 1000).Result()
 			if err != nil {
 				yield(Past{}, err)
 				return
 			}
 			for i := 0; i+1 < len(notes); i += 2 {
-				if !yield(Past{Kind: PastDeath, Name: strings.TrimPrefix(notes[i], deathNote), Value: notes[i+1]}, nil) {
+				if !yield(Past{Kind: PastDeath, Name: strings.TrimPrefix(notes[i], settings.DeathNote), Value: notes[i+1]}, nil) {
 					return
 				}
 			}
@@ -357,14 +357,4 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 		}
 	}
 	return done, nil
-}
-
-// HoldUntil keeps jobs from starting as Holds has returned it, perhaps of another queue. One that is over changes nothing.
-func (q *Queue) HoldUntil(ctx context.Context, h Hold) error {
-	now, err := q.Now(ctx)
-	if err != nil || !h.Until.After(now) {
-		return err
-	}
-	_, err = q.HoldBack(ctx, h.Group, h.By, max(h.Until.Sub(now), time.Microsecond))
-	return err
 }

@@ -12,7 +12,7 @@ import (
 func (r *rig) pauseGroup(want bool, keys ...string) {
 	r.t.Helper()
 	for _, key := range keys {
-		changed, err := r.PauseGroup(bg, key)
+		changed, err := r.Settings().PauseGroup(bg, key)
 		r.must(err)
 		same(r.t, "paused "+key, changed, want)
 	}
@@ -21,7 +21,7 @@ func (r *rig) pauseGroup(want bool, keys ...string) {
 func (r *rig) resumeGroup(want bool, keys ...string) {
 	r.t.Helper()
 	for _, key := range keys {
-		changed, err := r.ResumeGroup(bg, key)
+		changed, err := r.Settings().ResumeGroup(bg, key)
 		r.must(err)
 		same(r.t, "resumed "+key, changed, want)
 	}
@@ -53,10 +53,10 @@ func TestPauseGroup(t *testing.T) {
 		}
 		r.check()
 		r.noFindings()
-		r.must(func() error { _, err := r.Pause(bg); return err }())
+		r.must(func() error { _, err := r.Settings().Pause(bg); return err }())
 		r.resumeGroup(true, key)
 		equal(t, "while the queue is paused", ids(r.claim(9)), []string{})
-		r.must(func() error { _, err := r.Resume(bg); return err }())
+		r.must(func() error { _, err := r.Settings().Resume(bg); return err }())
 		want := []string{"a3", "a1", "a2", "a4"}
 		if key[0] == 's' {
 			want = want[:1]
@@ -224,27 +224,27 @@ func TestPauseBesideLimits(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	rate := signalbox.Limits{Running: 5, Rate: signalbox.Rate{Jobs: 1, Per: time.Hour, Burst: 2}}
-	_, err := r.SetLimitsOf(bg, "a", rate)
+	_, err := r.Settings().SetLimitsOf(bg, "a", rate)
 	r.must(err)
 	r.putIn("ga", numbered("a", 4)...)
 	same(t, "claimed", len(r.claim(1)), 1)
 	r.pauseGroup(true, "ga")
-	_, err = r.SetLimitsOf(bg, "a", signalbox.Limits{Running: 9})
+	_, err = r.Settings().SetLimitsOf(bg, "a", signalbox.Limits{Running: 9})
 	r.must(err)
-	_, err = r.SetGroupLimits(bg, signalbox.Limits{})
+	_, err = r.Settings().SetGroupLimits(bg, signalbox.Limits{})
 	r.must(err)
 	equal(t, "another limit", ids(r.claim(9)), []string{})
-	_, err = r.HoldBack(bg, "ga", "", time.Hour)
+	_, err = r.Settings().HoldBack(bg, "ga", "", time.Hour)
 	r.must(err)
-	_, err = r.HoldBack(bg, "ga", "", 0)
+	_, err = r.Settings().HoldBack(bg, "ga", "", 0)
 	r.must(err)
 	equal(t, "a hold that is over", ids(r.claim(9)), []string{})
 	r.check()
-	_, err = r.HoldBack(bg, "ga", "", time.Hour)
+	_, err = r.Settings().HoldBack(bg, "ga", "", time.Hour)
 	r.must(err)
 	r.resumeGroup(true, "ga")
 	equal(t, "held back", ids(r.claim(9)), []string{})
-	_, err = r.HoldBack(bg, "ga", "", 0)
+	_, err = r.Settings().HoldBack(bg, "ga", "", 0)
 	r.must(err)
 	same(t, "at last", len(r.claim(9)), 3)
 	r.check()
@@ -260,20 +260,20 @@ func TestPausedGroups(t *testing.T) {
 	for i := range n {
 		r.pauseGroup(true, fmt.Sprintf("gt%d", i))
 	}
-	_, err := r.SetLimitsOf(bg, "pa", signalbox.Limits{Running: 1})
+	_, err := r.Settings().SetLimitsOf(bg, "pa", signalbox.Limits{Running: 1})
 	r.must(err)
-	paused, err := r.PausedGroups(bg)
+	paused, err := r.Settings().PausedGroups(bg)
 	r.must(err)
 	same(t, "paused", len(paused), n)
 	if since := paused["gt7"]; since.Before(before) || since.After(r.rdb.Time(bg).Val()) {
 		t.Errorf("paused since %v", since)
 	}
-	own, err := r.GroupLimits(bg)
+	own, err := r.Settings().GroupLimits(bg)
 	r.must(err)
 	same(t, "limits of their own", len(own), 1)
 	r.putIn("gt7", "a1")
 	r.putIn("gu", "b1", "b2")
-	groups, _, err := r.GroupsInUse(bg, 9)
+	groups, _, err := r.Looks().GroupsInUse(bg, 9)
 	r.must(err)
 	same(t, "groups", fmt.Sprint(len(groups), groups[0].Paused, groups[1].Paused, groups[1].Since.Equal(paused["gt7"])), "2 false true true")
 	same(t, "why a job waits", r.shown("a1").Brakes.Paused, true)

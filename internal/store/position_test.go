@@ -35,7 +35,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 			return err
 		}, "chapter settings (script claim)", "redis.call('HMGET', settings,", ""},
 		"a script": {"jobs", func(r *rig) error {
-			_, _, _, err := r.Show(bg, "a")
+			_, _, _, err := r.Looks().Show(bg, "a")
 			return err
 		}, "script show", "redis.call('HGET', JOBS, ", ""},
 	} {

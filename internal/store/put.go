@@ -53,7 +53,7 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 			}
 		}
 		args := scripts.Put.Args(6*len(part), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", scripts.Flag(dry)),
-			scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()))
+			scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()))
 		for i := range part {
 			p := &part[i]
 			args = append(args, p.id, p.digest, string(p.state), strconv.FormatInt(max(p.at.UnixMicro(), 0), 10), p.record, p.move)

@@ -5,11 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -44,14 +43,8 @@ type Recovery struct {
 	session string
 	details bool
 	read    bool
-	grants  []grant // what is left to do, the newest first
-	newest  int64   // the highest token of all
-}
-
-// A grant is what a session's hash has for a job that it runs; value begins with the token.
-type grant struct {
-	id, value string
-	token     int64
+	grants  []facts.Grant // what is left to do, the newest first
+	newest  int64         // the highest token of all
 }
 
 // Reclaim begins to take back the jobs of a session. With details, what comes back says more of those that
@@ -75,11 +68,11 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 	part := r.grants[:min(len(r.grants), maxReclaim)]
 	args := scripts.Reclaim.Args(2*len(part),
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", r.session), scripts.Arg("crash_limit", q.crashes), scripts.Arg("last_error", why),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 		scripts.Arg("room", maxLost), scripts.Arg("details", scripts.Flag(r.details)), scripts.Arg("channel", q.keys.Channel(r.session)),
 		scripts.Arg("ttl", q.ttl.Microseconds()), scripts.Arg("hold", Apart(q.ttl).Microseconds()), scripts.Arg("newest", r.newest))
 	for _, g := range part {
-		args = append(args, g.id, g.value)
+		args = append(args, g.ID, g.Value)
 	}
 	reply, err := scripts.Reclaim.Run(ctx, q.rdb, scripts.Reclaim.Keys(&q.keys, q.keys.Inflight(r.session)), args)
 	if err != nil {
@@ -97,7 +90,7 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 // readAll reads what the session has, page by page, and sorts it.
 func (r *Recovery) readAll(ctx context.Context) error {
 	key := r.q.keys.Inflight(r.session)
-	grants := make(map[string]grant) // HSCAN may name a field twice
+	grants := make(map[string]facts.Grant) // HSCAN may name a field twice
 	for cursor := uint64(0); ; {
 		page, next, err := r.q.rdb.HScan(ctx, key, cursor, "", pageSize).Result()
 		if err != nil {
@@ -106,34 +99,24 @@ func (r *Recovery) readAll(ctx context.Context) error {
 		}
 		for pair := range slices.Chunk(page, 2) {
 			if len(pair) == 2 {
-				grants[pair[0]] = grant{id: pair[0], value: pair[1], token: tokenOf(pair[1])}
+				grants[pair[0]] = facts.Grant{ID: pair[0], Value: pair[1], Token: facts.TokenOf(pair[1])}
 			}
 		}
 		if cursor = next; cursor == 0 {
 			break
 		}
 	}
-	r.grants = make([]grant, 0, len(grants))
+	r.grants = make([]facts.Grant, 0, len(grants))
 	for _, g := range grants {
 		r.grants = append(r.grants, g)
 	}
-	slices.SortFunc(r.grants, func(a, b grant) int {
-		return cmp.Or(cmp.Compare(b.token, a.token), cmp.Compare(a.id, b.id))
+	slices.SortFunc(r.grants, func(a, b facts.Grant) int {
+		return cmp.Or(cmp.Compare(b.Token, a.Token), cmp.Compare(a.ID, b.ID))
 	})
 	if len(r.grants) > 0 {
-		r.newest = r.grants[0].token
+		r.newest = r.grants[0].Token
 	}
 	return nil
-}
-
-// tokenOf is the token at the beginning of what a session's hash holds, or 0 if another program wrote it.
-func tokenOf(value string) int64 {
-	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	token, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return token
 }
 
 func parseReclaim(r *scripts.Reply, queue string) (res Reclaimed, done int, err error) {
@@ -164,7 +147,7 @@ func lostOf(r *scripts.Reply, i int, queue string) []Delivery {
 	}
 	ds := make([]Delivery, 0, len(list)/4)
 	for l := range slices.Chunk(list, 4) {
-		job := &signalbox.Job{ID: l[0], Queue: queue, Token: tokenOf(l[1])}
+		job := &signalbox.Job{ID: l[0], Queue: queue, Token: facts.TokenOf(l[1])}
 		ds = append(ds, Delivery{Job: job, Err: wire.Decode([]byte(l[2]), job), Span: l[3]})
 	}
 	return ds

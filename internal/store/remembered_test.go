@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // Who has set each setting, and when, is read as the scripts write it, and the changes are listed, the newest first, at most fifty.
 func TestRemembered(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
-	setting := func(name string) Told {
+	setting := func(name string) settings.Told {
 		t.Helper()
-		all, err := r.Remembered(bg)
+		all, err := r.Settings().Remembered(bg)
 		r.must(err)
 		for _, s := range all {
 			if s.Setting == name {
@@ -23,7 +24,7 @@ func TestRemembered(t *testing.T) {
 			}
 		}
 		t.Fatalf("no setting %s in %+v", name, all)
-		return Told{}
+		return settings.Told{}
 	}
 	is := func(value, counts, by string) {
 		t.Helper()
@@ -33,19 +34,19 @@ func TestRemembered(t *testing.T) {
 	}
 	running := func(n int) signalbox.Limits { return signalbox.Limits{Running: n} }
 	is("none", "none", "")
-	r.tells(Wanted{Limits: running(5)})
+	r.tells(settings.Wanted{Limits: running(5)})
 	is("5 running", "5 running", "worker w")
-	_, err := r.By("ann").SetLimits(bg, running(7))
+	_, err := r.By("ann").Settings().SetLimits(bg, running(7))
 	r.must(err)
 	is("7 running", "5 running", "operator ann")
-	told, err := r.By("bob").Reset(bg, "Limits")
+	told, err := r.By("bob").Settings().Reset(bg, "Limits")
 	r.must(err)
 	same(t, "changed", told.Changed, true)
 	is("5 running", "5 running", "operator bob")
-	_, err = r.By("ann").Pause(bg)
+	_, err = r.By("ann").Settings().Pause(bg)
 	r.must(err)
 	var words []string
-	changes, err := r.Changes(bg)
+	changes, err := r.Settings().Changes(bg)
 	r.must(err)
 	for _, c := range changes {
 		if c.At.IsZero() {
@@ -58,17 +59,14 @@ func TestRemembered(t *testing.T) {
 	}
 	equal(t, "changes", words, []string{"operator ann,paused,,since", "operator bob,limits,7 0 0 0,5 0 0 0", "operator ann,limits,5 0 0 0,7 0 0 0", "worker w,limits,,5 0 0 0"})
 	for n := range 60 {
-		_, err := r.SetSlots(bg, n+1)
+		_, err := r.Settings().SetSlots(bg, n+1)
 		r.must(err)
 	}
-	changes, err = r.Changes(bg)
+	changes, err = r.Settings().Changes(bg)
 	r.must(err)
 	same(t, "changes that are kept", fmt.Sprint(len(changes), " ", changes[0].Before, " ", changes[0].After), "50 59 60")
-	if _, err := r.Reset(bg, "Slots"); !errors.Is(err, signalbox.ErrInvalid) {
+	if _, err := r.Settings().Reset(bg, "Slots"); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("reset of slots: %v", err)
-	}
-	for text, want := range map[string]string{"": "", "x": "", "1 worker w 2\n1 0 * 5 0 0 0\n": "5 0 0 0", "1 worker w 2\n1 180000000 * 5 0 0 0\n2 0 - a\n": "a"} {
-		same(t, "what counts of "+text, memoryOf(text).counts, want)
 	}
 }
 
@@ -78,25 +76,25 @@ func TestCarry(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	running := func(n int) signalbox.Limits { return signalbox.Limits{Running: n} }
-	wanted := func(n int) Wanted {
-		return Wanted{
+	wanted := func(n int) settings.Wanted {
+		return settings.Wanted{
 			Limits: running(n), GroupLimits: running(n), LimitsOf: map[string]signalbox.Limits{"a": running(n)}, MaxLength: n, CopyDead: fmt.Sprint("q", n),
 			Retention: signalbox.Retention{Jobs: int64(n)}, Completed: signalbox.Retention{Jobs: int64(n)},
 		}
 	}
 	r.tells(wanted(5))
-	applied, err := r.Applied(bg)
+	applied, err := r.Settings().Applied(bg)
 	r.must(err)
 	same(t, "applied", fmt.Sprint(len(applied.Settings), applied.Groups), "7 map[a:5 - 0 0]")
 	r.must(applied.Validate())
-	for _, wrong := range []Applied{{Settings: map[string]string{"paused": "1"}}, {Settings: map[string]string{"limits": "1\n2"}}, {Groups: map[string]string{"a": "x"}}, {Groups: map[string]string{"": "5 - 0 0"}}} {
+	for _, wrong := range []settings.Applied{{Settings: map[string]string{"paused": "1"}}, {Settings: map[string]string{"limits": "1\n2"}}, {Groups: map[string]string{"a": "x"}}, {Groups: map[string]string{"": "5 - 0 0"}}} {
 		if err := wrong.Validate(); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
-	changes := func(q *Queue, w Wanted) (n int) {
+	changes := func(q *Queue, w settings.Wanted) (n int) {
 		t.Helper()
-		all, err := q.Tell(bg, "w", w)
+		all, err := q.Settings().Tell(bg, "w", w)
 		r.must(err)
 		for _, one := range all {
 			if one.Changed && one.Setting != "LimitsOf" {
@@ -106,16 +104,16 @@ func TestCarry(t *testing.T) {
 		return n
 	}
 	to := r.other()
-	r.must(to.Carry(bg, applied))
-	all, err := to.Remembered(bg)
+	r.must(to.Settings().Carry(bg, applied))
+	all, err := to.Settings().Remembered(bg)
 	r.must(err)
 	same(t, "who has set what was only carried", fmt.Sprint(all[0].By, all[0].At.IsZero(), all[0].Counts), "true5 running")
-	_, err = to.SetLimits(bg, running(9))
+	_, err = to.Settings().SetLimits(bg, running(9))
 	r.must(err)
 	same(t, "changes by the same Config", changes(to.Queue, wanted(5)), 0)
 	same(t, "changes by a new Config", changes(to.Queue, wanted(6)), 7)
 	third := r.other()
 	same(t, "changes by a Config", changes(third.Queue, wanted(6)), 7)
-	r.must(third.Carry(bg, applied))
+	r.must(third.Settings().Carry(bg, applied))
 	same(t, "changes by the same one", changes(third.Queue, wanted(6)), 0)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // A Removal says how a queue is removed.
@@ -154,10 +155,10 @@ func CopiesTo(ctx context.Context, rdb redis.UniversalClient, namespace string) 
 	if err != nil {
 		return nil, err
 	}
-	settings := make([]*redis.StringCmd, len(names))
+	named := make([]*redis.StringCmd, len(names))
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
-			settings[i] = p.HGet(ctx, layout.KeysOf(namespace, name).Settings, copyField)
+			named[i] = p.HGet(ctx, layout.KeysOf(namespace, name).Settings, settings.CopyField)
 		}
 		return nil
 	})
@@ -166,7 +167,7 @@ func CopiesTo(ctx context.Context, rdb redis.UniversalClient, namespace string) 
 	}
 	to := make(map[string][]string)
 	for i, name := range names {
-		if text, err := settings[i].Result(); err == nil && text != "" {
+		if text, err := named[i].Result(); err == nil && text != "" {
 			to[text] = append(to[text], name)
 		} else if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("settings of queue %s: %w", name, err)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func TestRemoveRefused(t *testing.T) {
 		{name: "dead", do: func(r *rig) { r.open(); r.bury(Dead, "a"); r.expire() }, want: KeptByDead},
 		{name: "cancelled", do: func(r *rig) { r.open(); r.bury(Cancelled, "a"); r.expire() }, want: KeptByCancelled},
 		{name: "completed", do: func(r *rig) {
-			r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 9}))
+			r.must(r.Settings().SetCompleted(bg, signalbox.Retention{Jobs: 9}))
 			r.open()
 			r.buryCompleted("a")
 			r.expire()
@@ -135,7 +136,7 @@ func TestRemoveRefused(t *testing.T) {
 			_, err := r.ForgetEntry(bg, "e")
 			r.must(err)
 		}},
-		{name: "paused entry", do: func(r *rig) { _, err := r.Queue.set(bg, pausedEntry+"e", "now"); r.must(err) }, want: KeptByEntries},
+		{name: "paused entry", do: func(r *rig) { r.setting(pausedEntry+"e", "") }, want: KeptByEntries},
 		{name: "reported outbox", do: func(r *rig) { r.must(r.SetOutbox(bg, "box", "{}", time.Minute)) }, want: KeptByOutbox},
 		{name: "window", do: func(r *rig) {
 			r.enqueued(r.windowed("a", time.Hour))
@@ -147,29 +148,29 @@ func TestRemoveRefused(t *testing.T) {
 			name: "receipt", do: func(r *rig) { r.receipt(29 * day) }, want: KeptByReceipt,
 			gone: func(r *rig) { r.receipt(30*day + time.Second) },
 		},
-		{name: "pause", do: func(r *rig) { _, err := r.Pause(bg); r.must(err) }, want: KeptByPause, gone: func(r *rig) { _, err := r.Resume(bg); r.must(err) }},
-		{name: "paused group", do: func(r *rig) { _, err := r.PauseGroup(bg, "gx"); r.must(err) }, want: KeptByGroup, gone: func(r *rig) { _, err := r.ResumeGroup(bg, "gx"); r.must(err) }},
+		{name: "pause", do: func(r *rig) { _, err := r.Settings().Pause(bg); r.must(err) }, want: KeptByPause, gone: func(r *rig) { _, err := r.Settings().Resume(bg); r.must(err) }},
+		{name: "paused group", do: func(r *rig) { _, err := r.Settings().PauseGroup(bg, "gx"); r.must(err) }, want: KeptByGroup, gone: func(r *rig) { _, err := r.Settings().ResumeGroup(bg, "gx"); r.must(err) }},
 		{
-			name: "quiet", do: func(r *rig) { _, err := r.Queue.set(bg, quietField+"w", "now"); r.must(err) }, want: KeptByQuiet,
+			name: "quiet", do: func(r *rig) { r.setting("quiet:w", "") }, want: KeptByQuiet,
 			gone: func(r *rig) {
-				r.must(r.rdb.HSet(bg, r.keys.Settings, quietField+"w", r.rdb.Time(bg).Val().Add(-day-time.Second).UnixMicro()).Err())
+				r.must(r.rdb.HSet(bg, r.keys.Settings, "quiet:w", r.rdb.Time(bg).Val().Add(-day-time.Second).UnixMicro()).Err())
 			},
 		},
-		{name: "stop", do: func(r *rig) { _, err := r.Queue.set(bg, quietField+"w", "stop"); r.must(err) }, want: KeptByQuiet},
-		{name: "hold", do: func(r *rig) { _, err := r.HoldBack(bg, "", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.HoldBack(bg, "", "", 0); r.must(err) }},
-		{name: "hold of a group", do: func(r *rig) { _, err := r.HoldBack(bg, "gx", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.HoldBack(bg, "gx", "", 0); r.must(err) }},
+		{name: "stop", do: func(r *rig) { r.setting("quiet:w", "stop ") }, want: KeptByQuiet},
+		{name: "hold", do: func(r *rig) { _, err := r.Settings().HoldBack(bg, "", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.Settings().HoldBack(bg, "", "", 0); r.must(err) }},
+		{name: "hold of a group", do: func(r *rig) { _, err := r.Settings().HoldBack(bg, "gx", "", time.Hour); r.must(err) }, want: KeptByHold, gone: func(r *rig) { _, err := r.Settings().HoldBack(bg, "gx", "", 0); r.must(err) }},
 		{name: "rate", do: func(r *rig) {
 			r.must(r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: float64(r.rdb.Time(bg).Val().Add(time.Hour).UnixMicro()), Member: ""}).Err())
 		}, want: KeptByRate, gone: func(r *rig) {
 			r.must(r.rdb.ZAdd(bg, r.keys.Rates, redis.Z{Score: 1, Member: ""}).Err())
 		}},
-		{name: "retention", do: func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) }, want: KeptBySetting, none: true},
-		{name: "limits", do: func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "limits of groups", do: func(r *rig) { _, err := r.SetGroupLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "limits of a group", do: func(r *rig) { _, err := r.SetLimitsOf(bg, "x", signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "length", do: func(r *rig) { _, err := r.SetMaxLength(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "slots", do: func(r *rig) { _, err := r.SetSlots(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
-		{name: "copies", do: func(r *rig) { r.must(r.SetCopies(bg, "other")) }, want: KeptBySetting, none: true},
+		{name: "retention", do: func(r *rig) { r.must(r.Settings().SetRetention(bg, signalbox.Retention{Jobs: 5})) }, want: KeptBySetting, none: true},
+		{name: "limits", do: func(r *rig) { _, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "limits of groups", do: func(r *rig) { _, err := r.Settings().SetGroupLimits(bg, signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "limits of a group", do: func(r *rig) { _, err := r.Settings().SetLimitsOf(bg, "x", signalbox.Limits{Running: 2}); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "length", do: func(r *rig) { _, err := r.Settings().SetMaxLength(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "slots", do: func(r *rig) { _, err := r.Settings().SetSlots(bg, 5); r.must(err) }, want: KeptBySetting, none: true},
+		{name: "copies", do: func(r *rig) { r.must(r.Settings().SetCopies(bg, "other")) }, want: KeptBySetting, none: true},
 		{name: "unknown setting", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Settings, "later", "1").Err()) }, want: KeptByUnknown},
 		{name: "unknown limit", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Limits, "z", "1").Err()) }, want: KeptByUnknown},
 		{
@@ -307,7 +308,7 @@ func TestUnlistLooksAgain(t *testing.T) {
 		for name, comes := range map[string]func(r *rig){
 			"job":     func(r *rig) { r.put("a") },
 			"session": func(r *rig) { r.session = "s" + NewID(); r.open() },
-			"setting": func(r *rig) { _, err := r.Pause(bg); r.must(err) },
+			"setting": func(r *rig) { _, err := r.Settings().Pause(bg); r.must(err) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -424,7 +425,7 @@ func TestAnewIsListed(t *testing.T) {
 	t.Run("copies", func(t *testing.T) {
 		t.Parallel()
 		from, to := newQueue(t, rdb), newQueue(t, rdb)
-		from.must(from.SetCopies(bg, to.Name()))
+		from.must(from.Settings().SetCopies(bg, to.Name()))
 		from.open()
 		c := from.NewCopier()
 		for _, id := range []string{"a", "b"} {
@@ -461,4 +462,10 @@ func TestAnewIsListed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// setting sets a field of the settings that has the time of the server's clock behind a word.
+func (r *rig) setting(field, word string) {
+	r.t.Helper()
+	r.must(r.rdb.HSet(bg, r.keys.Settings, field, word+strconv.FormatInt(r.rdb.Time(bg).Val().UnixMicro(), 10)).Err())
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +10,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
-	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -133,7 +131,7 @@ func testRetainEachEnd(t *testing.T, r *rig) {
 		set, state := end(id)
 		after, err := r.Now(bg)
 		r.must(err)
-		drop := r.rdb.ZScore(bg, set, id).Val() + ownShift
+		drop := r.rdb.ZScore(bg, set, id).Val() + 1<<52
 		if from, to := float64(before.Add(time.Hour).UnixMicro()), float64(after.Add(time.Hour).UnixMicro()); drop < from || drop > to {
 			t.Errorf("%s: it is dropped at %.0f; want %.0f to %.0f", name, drop, from, to)
 		}
@@ -152,7 +150,7 @@ func testRetainEachEnd(t *testing.T, r *rig) {
 func testRetainNone(t *testing.T, r *rig) {
 	r.open()
 	r.keepCompleted(signalbox.Retention{Jobs: 10})
-	want := Totals{}
+	want := looks.Totals{}
 	for _, end := range r.ends() {
 		r.retained(signalbox.RetainNone, "j")
 		set, state := end("j")
@@ -197,7 +195,7 @@ func testRetainNone(t *testing.T, r *rig) {
 // A job goes when its time is over, whatever the queue's age, and not before.
 func testRetainUntil(t *testing.T, r *rig) {
 	r.open()
-	r.kept.age = 30 * time.Minute
+	r.kept.Age = 30 * time.Minute
 	r.retainedTill(Dead, time.Hour, "b", "c", "d")
 	r.retainedTill(Dead, time.Minute, "a")
 	r.bury(Dead, "x", "y")
@@ -219,7 +217,7 @@ func testRetainUntil(t *testing.T, r *rig) {
 // Number and bytes drop jobs without a time of their own first.
 func testRetainWithinBounds(t *testing.T, r *rig) {
 	r.open()
-	r.kept.count = 3
+	r.kept.Jobs = 3
 	r.bury(Cancelled, "x")
 	r.retainedTill(Cancelled, 2*time.Hour, "b")
 	r.bury(Cancelled, "y", "z")
@@ -229,7 +227,7 @@ func testRetainWithinBounds(t *testing.T, r *rig) {
 	equal(t, "no others are left", r.buried(r.keys.Cancelled), []string{"a", "b", "c"})
 	r.retainedTill(Cancelled, 4*time.Hour, "d")
 	equal(t, "the one whose time is over first", r.buried(r.keys.Cancelled), []string{"b", "c", "d"})
-	r.kept.bytes = r.rdb.HStrLen(bg, r.keys.Jobs, "d").Val()
+	r.kept.Bytes = r.rdb.HStrLen(bg, r.keys.Jobs, "d").Val()
 	same(t, "swept", r.sweep(), 2)
 	equal(t, "by bytes", r.buried(r.keys.Cancelled), []string{"d"})
 }
@@ -237,7 +235,7 @@ func testRetainWithinBounds(t *testing.T, r *rig) {
 // A queue that keeps no completed jobs keeps those whose records say so, within the default bounds.
 func testRetainOfCompleted(t *testing.T, r *rig) {
 	r.open()
-	r.kept.count = 2
+	r.kept.Jobs = 2
 	r.retainedTill(Completed, time.Hour, "a")
 	r.buryCompleted("plain")
 	equal(t, "kept", r.buried(r.keys.Completed), []string{"a"})
@@ -285,12 +283,12 @@ func testRetainIsListed(t *testing.T, r *rig) {
 			continue
 		}
 		r.retainedTill(Dead, time.Hour, id)
-		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - ownShift, Member: id}).Err())
+		r.must(r.rdb.ZAdd(bg, r.keys.Dead, redis.Z{Score: float64(at.Add(time.Hour).UnixMicro()) - 1<<52, Member: id}).Err())
 	}
-	list := func(l Listing) (ids []string) {
+	list := func(l looks.Listing) (ids []string) {
 		t.Helper()
 		l.State = signalbox.StateDead
-		for v, err := range r.Jobs(bg, l) {
+		for v, err := range r.Looks().Jobs(bg, l) {
 			r.must(err)
 			if !v.At.Equal(ended[v.Job.ID].Truncate(time.Microsecond)) {
 				t.Errorf("%s ended at %v; want %v", v.Job.ID, v.At, ended[v.Job.ID])
@@ -299,15 +297,15 @@ func testRetainIsListed(t *testing.T, r *rig) {
 		}
 		return ids
 	}
-	equal(t, "all", list(Listing{}), []string{"a", "b", "c", "p", "q", "s"})
-	equal(t, "from a time", list(Listing{From: ended["q"]}), []string{"b", "c", "q", "s"})
-	equal(t, "up to a time", list(Listing{To: ended["q"]}), []string{"a", "p", "q"})
-	equal(t, "between", list(Listing{From: ended["a"], To: ended["b"]}), []string{"a", "b", "q"})
-	equal(t, "after all", list(Listing{From: now}), nil)
-	equal(t, "by the ID", list(Listing{Prefix: "b", From: ended["a"]}), []string{"b"})
-	for v, err := range r.Jobs(bg, Listing{State: signalbox.StateDead, From: ended["a"]}) {
+	equal(t, "all", list(looks.Listing{}), []string{"a", "b", "c", "p", "q", "s"})
+	equal(t, "from a time", list(looks.Listing{From: ended["q"]}), []string{"b", "c", "q", "s"})
+	equal(t, "up to a time", list(looks.Listing{To: ended["q"]}), []string{"a", "p", "q"})
+	equal(t, "between", list(looks.Listing{From: ended["a"], To: ended["b"]}), []string{"a", "b", "q"})
+	equal(t, "after all", list(looks.Listing{From: now}), nil)
+	equal(t, "by the ID", list(looks.Listing{Prefix: "b", From: ended["a"]}), []string{"b"})
+	for v, err := range r.Looks().Jobs(bg, looks.Listing{State: signalbox.StateDead, From: ended["a"]}) {
 		r.must(err)
-		equal(t, "behind "+v.Job.ID, list(Listing{From: ended["a"], After: v.Cursor}), map[string][]string{
+		equal(t, "behind "+v.Job.ID, list(looks.Listing{From: ended["a"], After: v.Cursor}), map[string][]string{
 			"a": {"b", "c", "q", "s"}, "b": {"c", "q", "s"}, "c": {"q", "s"}, "q": {"s"}, "s": nil,
 		}[v.Job.ID])
 	}
@@ -316,7 +314,7 @@ func testRetainIsListed(t *testing.T, r *rig) {
 		if want == "" {
 			continue
 		}
-		latest, err := r.Latest(bg, signalbox.StateDead, n)
+		latest, err := r.Looks().Latest(bg, signalbox.StateDead, n)
 		r.must(err)
 		same(t, fmt.Sprint("the latest ", n), strings.Join(viewed(latest), ""), want)
 	}
@@ -445,36 +443,4 @@ func TestRetainIsFree(t *testing.T) {
 		}
 	}
 	same(t, "looks at the dead", trims, 1)
-}
-
-// Go reads the scores of jobs that have ended as testdata/ends.txt of package wire says. TestChapterRetention shows that scripts do.
-func TestEndsAreRead(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../wire/testdata/ends.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
-	for _, line := range lines {
-		fields := strings.Fields(line)
-		job := signalbox.Job{Kind: "k"}
-		switch us, err := strconv.ParseInt(fields[1], 10, 64); {
-		case err != nil: // it doesn't say it
-		case us == 0:
-			job.Retain = signalbox.RetainNone
-		default:
-			job.Retain = time.Duration(us) * time.Microsecond
-		}
-		score := facts.ParseScore(fields[0])
-		if got := fmt.Sprint(endOf(score, string(wire.AppendRecord(nil, &job))).UnixMicro()); got != fields[2] {
-			t.Errorf("%s: it ended at %s", line, got)
-		}
-		dropped := "-"
-		if us, own := dropTime(score); own {
-			dropped = strconv.FormatFloat(us, 'f', 0, 64)
-		}
-		if dropped != fields[3] {
-			t.Errorf("%s: it is dropped at %s", line, dropped)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func (r *rig) items(ids ...string) []Item {
 
 func (r *rig) maximum(n int) {
 	r.t.Helper()
-	_, err := r.SetMaxLength(bg, n)
+	_, err := r.Settings().SetMaxLength(bg, n)
 	r.must(err)
 }
 
@@ -267,34 +268,34 @@ func TestMaxLengthSetting(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	setting := func() int {
-		s, err := r.Settings(bg)
+		s, err := r.Settings().Read(bg)
 		r.must(err)
 		return s.MaxLength
 	}
-	r.tells(Wanted{})
+	r.tells(settings.Wanted{})
 	same(t, "layout of a queue without", r.rdb.HLen(bg, r.keys.Settings).Val(), int64(0))
-	r.tells(Wanted{MaxLength: 5})
+	r.tells(settings.Wanted{MaxLength: 5})
 	same(t, "told", setting(), 5)
-	changed, err := r.SetMaxLength(bg, 7)
+	changed, err := r.Settings().SetMaxLength(bg, 7)
 	r.must(err)
 	same(t, "changed", changed, true)
 	same(t, "set", setting(), 7)
 	r.noFindings()
 	r.maximum(0)
-	r.tells(Wanted{MaxLength: 5})
+	r.tells(settings.Wanted{MaxLength: 5})
 	same(t, "told over none that was set", setting(), 0)
 	r.noFindings()
 	for _, text := range []string{"0", "-1", "many", "1e3"} {
-		r.must(r.rdb.HSet(bg, r.keys.Settings, lengthField, text).Err())
+		r.must(r.rdb.HSet(bg, r.keys.Settings, "max_length", text).Err())
 		same(t, "for Go: "+text, setting(), 0)
 		same(t, "for the scripts: "+text, r.tried(r.items(NewID())...).list, "1")
 	}
-	for _, n := range []int{-1, MaxLength + 1} {
-		if err := ValidateMaxLength(n); !errors.Is(err, signalbox.ErrInvalid) {
+	for _, n := range []int{-1, settings.MaxLength + 1} {
+		if err := settings.ValidateMaxLength(n); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if err := errors.Join(ValidateMaxLength(0), ValidateMaxLength(MaxLength)); err != nil {
+	if err := errors.Join(settings.ValidateMaxLength(0), settings.ValidateMaxLength(settings.MaxLength)); err != nil {
 		t.Error(err)
 	}
 }

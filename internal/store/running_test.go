@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
 func TestRunning(t *testing.T) {
@@ -23,7 +24,7 @@ func TestRunning(t *testing.T) {
 			t.Parallel()
 			r := srv(t)
 			all := numbered("j", MaxBatch+50)
-			running, err := r.Running(bg, all)
+			running, err := r.Looks().Running(bg, all)
 			r.must(err)
 			same(t, "flags without sessions", len(running), len(all))
 			r.put(all[:MaxBatch]...)
@@ -36,7 +37,7 @@ func TestRunning(t *testing.T) {
 			r.lane.Next()
 			_, err = r.Claim(bg, r.lane, &ClaimRequest{Session: "s2", Want: MaxBatch})
 			r.must(err)
-			running, err = r.Running(bg, append(all, "nobody's"))
+			running, err = r.Looks().Running(bg, append(all, "nobody's"))
 			r.must(err)
 			for i, is := range running {
 				if want := i < MaxBatch+3; is != want {
@@ -57,17 +58,18 @@ func TestRunningAsksInBounds(t *testing.T) {
 	for _, r.session = range numbered("s", 50) {
 		r.open()
 	}
+	const most = 20_000
 	var largest asked
 	r.rdb.AddHook(&largest)
-	_, err := r.Running(bg, numbered("j", 3*MaxBatch))
+	_, err := r.Looks().Running(bg, numbered("j", 3*MaxBatch))
 	r.must(err)
-	if largest == 0 || largest > maxAsked+100 {
-		t.Errorf("%d arguments in a pipeline, want at most about %d", largest, maxAsked)
+	if largest == 0 || largest > most+100 {
+		t.Errorf("%d arguments in a pipeline, want at most about %d", largest, most)
 	}
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
 	largest = 0
-	if _, err := r.Running(ctx, numbered("j", 10)); err == nil || largest != 0 {
+	if _, err := r.Looks().Running(ctx, numbered("j", 10)); err == nil || largest != 0 {
 		t.Errorf("after the end of its context it asks for %d, and returns %v", largest, err)
 	}
 }
@@ -108,7 +110,7 @@ func TestHeldHasKinds(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.New(t).Client())
 	r.open()
-	items := make([]Item, 2*kindsRead+1)
+	items := make([]Item, 2*20+1)
 	large := len(items) - 2
 	for i := range items {
 		job := &signalbox.Job{ID: fmt.Sprintf("j%02d", i), Kind: fmt.Sprint("kind", i), Payload: bytes.Repeat([]byte("p"), 500*i)}
@@ -116,7 +118,7 @@ func TestHeldHasKinds(t *testing.T) {
 			job.Retain = time.Hour
 		}
 		if i == large {
-			job.Payload = bytes.Repeat([]byte("p"), MaxKindRecord)
+			job.Payload = bytes.Repeat([]byte("p"), looks.MaxKindRecord)
 		}
 		it, err := NewItem(job, When{})
 		r.must(err)
@@ -124,7 +126,7 @@ func TestHeldHasKinds(t *testing.T) {
 	}
 	r.enqueued(items...)
 	same(t, "claimed", len(r.claim(len(items))), len(items))
-	all, err := r.Runs(bg, r.session)
+	all, err := r.Looks().Runs(bg, r.session)
 	r.must(err)
 	same(t, "held", len(all), len(items))
 	for i, v := range all {

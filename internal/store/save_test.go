@@ -93,10 +93,10 @@ func TestSave(t *testing.T) {
 			answers, err := r.Move(bg, other.name, []string{"a"})
 			r.must(err)
 			equal(t, "the move", answers, []Answer{{Acted: Done, State: signalbox.StateDead}})
-			v, _, _, err := other.Show(bg, "a")
+			v, _, _, err := other.Looks().Show(bg, "a")
 			r.must(err)
 			same(t, "in another queue it has saved", string(v.Job.Saved), "four")
-			stored, exact, err := wire.DecodeWhole([]byte(v.raw), &signalbox.Job{ID: "a"})
+			stored, exact, err := wire.DecodeWhole([]byte(v.Record), &signalbox.Job{ID: "a"})
 			if err != nil || !exact || string(stored.Job.Saved) != "four" { // a file has it
 				t.Errorf("%v, exact: %v", err, exact)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -74,7 +75,7 @@ func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int64{
 		"record.suspect_at": SuspectAt, "record.alone_at": facts.AloneAt, "record.survived_at": SurvivedAt, "record.largest_possible": wire.MaxRecord,
-		"record.due_when_held": wire.HeldUntil.UnixMicro(), "settings.heard_for": heard.Microseconds(), "retention.receipt_age": defaultRetention.age.Microseconds(),
+		"record.due_when_held": wire.HeldUntil.UnixMicro(), "settings.heard_for": settings.HeardFor.Microseconds(), "retention.receipt_age": settings.DefaultRetention.Age.Microseconds(),
 	} {
 		chapter, constant, _ := strings.Cut(name, ".")
 		found := regexp.MustCompile(`(?m)^local ` + constant + ` = (\d+)$`).FindStringSubmatch(fileOf(t, "chapters/"+chapter))

@@ -68,10 +68,13 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 // 0 if nothing is left to drop.
 func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
 	r, err := scripts.Sweep.Run(ctx, q.rdb, scripts.Sweep.Keys(&q.keys), scripts.Sweep.Args(0, scripts.Arg("protocol", layout.Protocol),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds())))
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds())))
 	if err != nil {
 		return 0, err
 	}
 	dropped = int(r.Int(0))
 	return dropped, r.Err
 }
+
+// NewSession returns a name for a session of a worker.
+func NewSession(worker string) string { return NewID() + "@" + worker }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -35,7 +36,7 @@ func testCompleted(t *testing.T, r *rig) {
 	r.put("a")
 	r.settled(settlement(r.one(), Completed))
 	c := r.counts()
-	same(t, "counts", c, Counts{Total: Totals{Enqueued: 1, Completed: 1}})
+	same(t, "counts", c, looks.Counts{Total: looks.Totals{Enqueued: 1, Completed: 1}})
 	same(t, "records", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
 }
 
@@ -60,7 +61,7 @@ func testWithoutARecord(t *testing.T, r *rig) {
 	c := r.counts()
 	same(t, "running", c.Running, 0)
 	same(t, "due", c.Due, 0)
-	same(t, "total", c.Total, Totals{Enqueued: int64(len(all))})
+	same(t, "total", c.Total, looks.Totals{Enqueued: int64(len(all))})
 	same(t, "spans", r.rdb.HLen(bg, r.keys.Notes).Val(), 0)
 }
 
@@ -74,7 +75,7 @@ func testRetry(t *testing.T, r *rig) {
 	r.must(err)
 	s.Delay = time.Hour
 	r.settled(s)
-	same(t, "counts", r.counts(), Counts{Due: 1, Total: Totals{Enqueued: 1, Retried: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Due: 1, Total: looks.Totals{Enqueued: 1, Retried: 1}})
 	r.check()
 
 	r.makeDue("0a")
@@ -105,7 +106,7 @@ func testDelay(t *testing.T, r *rig) {
 	if in := job.ScheduledAt.Sub(now); in > time.Minute || in < 50*time.Second {
 		t.Errorf("due in %v, want a minute", in)
 	}
-	same(t, "counts", r.counts(), Counts{Due: 1, Total: Totals{Enqueued: 1, Delayed: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Due: 1, Total: looks.Totals{Enqueued: 1, Delayed: 1}})
 }
 
 func testReturn(t *testing.T, r *rig) {
@@ -113,7 +114,7 @@ func testReturn(t *testing.T, r *rig) {
 	r.put("a", "b", "c")
 	got := r.claim(1)
 	r.settled(settlement(got[0], Return))
-	same(t, "counts", r.counts(), Counts{Ready: 3, Total: Totals{Enqueued: 3, Returned: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Ready: 3, Total: looks.Totals{Enqueued: 3, Returned: 1}})
 	got = r.claim(3)
 	equal(t, "claimed", ids(got), []string{"a", "b", "c"})
 	same(t, "attempt", got[0].Job.Attempt, 1)
@@ -129,7 +130,7 @@ func testDead(t *testing.T, r *rig) {
 	s.Record, err = d.Failed(25, "the end")
 	r.must(err)
 	r.settled(s)
-	same(t, "counts", r.counts(), Counts{Dead: 1, Total: Totals{Enqueued: 1, Dead: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Dead: 1, Total: looks.Totals{Enqueued: 1, Dead: 1}})
 	same(t, "record", r.rdb.HGet(bg, r.keys.Jobs, "a").Val(), string(s.Record))
 }
 
@@ -137,7 +138,7 @@ func testCancelled(t *testing.T, r *rig) {
 	r.open()
 	r.put("a")
 	r.settled(settlement(r.one(), Cancelled))
-	same(t, "counts", r.counts(), Counts{Cancelled: 1, Total: Totals{Enqueued: 1, Cancelled: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Cancelled: 1, Total: looks.Totals{Enqueued: 1, Cancelled: 1}})
 }
 
 func testMixedBatch(t *testing.T, r *rig) {
@@ -157,7 +158,7 @@ func testMixedBatch(t *testing.T, r *rig) {
 		all = append(all, s)
 	}
 	equal(t, "refused", r.settle(all...), []int{1, 3, 5, 7, 9, 11})
-	same(t, "counts", r.counts(), Counts{Ready: 1, Due: 2, Running: 6, Dead: 1, Cancelled: 1, Total: Totals{
+	same(t, "counts", r.counts(), looks.Counts{Ready: 1, Due: 2, Running: 6, Dead: 1, Cancelled: 1, Total: looks.Totals{
 		Enqueued: 12, Completed: 1, Retried: 1, Delayed: 1, Returned: 1, Dead: 1, Cancelled: 1,
 	}})
 }
@@ -229,7 +230,7 @@ func testCompletedLast(t *testing.T, r *rig) {
 	r.put("a", "b")
 	got := r.claim(2)
 	r.settled(settlement(got[0], Return), settlement(got[1], Completed))
-	same(t, "counts", r.counts(), Counts{Ready: 1, Total: Totals{Enqueued: 2, Completed: 1, Returned: 1}})
+	same(t, "counts", r.counts(), looks.Counts{Ready: 1, Total: looks.Totals{Enqueued: 2, Completed: 1, Returned: 1}})
 }
 
 func testSettleAndClaim(t *testing.T, r *rig) {

@@ -16,9 +16,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/server"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 const (
@@ -44,15 +47,15 @@ type Queue struct {
 	namespace string // "" for DefaultNamespace
 	name      string
 	keys      layout.Keys
-	kept      retention     // what the settings don't say; replaced by tests only
-	room      int           // bytes of records that a call returns; replaced by tests only
-	looked    int           // IDs that a call of Jobs looks at; replaced by tests only
-	patience  int           // in which round Move takes over a job from another mover; replaced by tests only
-	worker    string        // that makes the calls; ""
-	operator  string        // who sets settings, as scripts want it
-	crashes   int           // at which a job is dead
-	ttl       time.Duration // of the sessions whose jobs it takes back
-	times     *Times        // that its renewals take along; nil: none
+	kept      signalbox.Retention // what the settings don't say; replaced by tests only
+	room      int                 // bytes of records that a call returns; replaced by tests only
+	looked    int                 // IDs that a call of Jobs looks at; replaced by tests only
+	patience  int                 // in which round Move takes over a job from another mover; replaced by tests only
+	worker    string              // that makes the calls; ""
+	operator  string              // who sets settings, as scripts want it
+	crashes   int                 // at which a job is dead
+	ttl       time.Duration       // of the sessions whose jobs it takes back
+	times     *Times              // that its renewals take along; nil: none
 }
 
 // New returns the queue of that name, which ValidateQueue accepts, in a namespace that ValidateNamespace accepts.
@@ -60,12 +63,22 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 	if namespace == layout.DefaultNamespace {
 		namespace = ""
 	}
-	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: layout.KeysOf(namespace, name), kept: defaultRetention, room: MaxBytes, looked: maxLooked, patience: takeOverAt, crashes: CrashLimit, operator: operatorName(""), ttl: 30 * time.Second}
+	return &Queue{rdb: rdb, namespace: namespace, name: name, keys: layout.KeysOf(namespace, name), kept: settings.DefaultRetention, room: MaxBytes, looked: looks.MaxLooked, patience: takeOverAt, crashes: CrashLimit, operator: settings.OperatorName(""), ttl: 30 * time.Second}
 }
 
 // Site returns where the queue is.
 func (q *Queue) Site() *facts.Queue {
-	return &facts.Queue{Client: q.rdb, Name: q.name, Keys: q.keys, Readable: readable}
+	return &facts.Queue{Client: q.rdb, Name: q.name, Keys: q.keys, Readable: settings.Readable}
+}
+
+// Settings returns the queue for those who read its settings or make them.
+func (q *Queue) Settings() *settings.Queue {
+	return &settings.Queue{Queue: q.Site(), Operator: q.operator}
+}
+
+// Looks returns the queue for those who look at it.
+func (q *Queue) Looks() *looks.Queue {
+	return &looks.Queue{Queue: q.Site(), Namespace: q.namespace, Room: q.room, Looked: q.looked}
 }
 
 // On returns the queue for calls over another client.
@@ -132,7 +145,7 @@ func (q *Queue) Register(ctx context.Context) error {
 // Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered. It returns a
 // *layout.Error if the queue's layout is older than layout.Number: what the queue has would be misread.
 func (q *Queue) Known(ctx context.Context) (bool, error) {
-	used, err := q.begun(ctx)
+	used, err := q.Site().Begun(ctx)
 	if err != nil || used {
 		return used, err
 	}
@@ -213,9 +226,6 @@ func (q *Queue) TakesWrites(ctx context.Context) error {
 	return err
 }
 
-// Now returns the server's clock.
-func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.rdb.Time(ctx).Result() }
-
 // NewID returns a unique ID of 22 letters and digits that sorts by its time: as a ULID,
 // 48 bits of milliseconds and 80 random bits, but in base 62 to be shorter in Redis.
 func NewID() string {
@@ -237,3 +247,13 @@ func base62(dst []byte, v uint64) {
 		v /= 62
 	}
 }
+
+// By returns the queue for calls of an operator: the name of a person or a program, for those who look at who has set what. What can't be part of such a name is replaced.
+func (q *Queue) By(operator string) *Queue {
+	by := *q
+	by.operator = settings.OperatorName(operator)
+	return &by
+}
+
+// Now returns the server's clock.
+func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.rdb.Time(ctx).Result() }

@@ -11,6 +11,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -88,11 +89,11 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 			}
 		}
 		for _, id := range e.Left {
-			view, situation, found, err := q.Show(ctx, id)
+			view, situation, found, err := q.Looks().Show(ctx, id)
 			if err != nil {
 				return err
 			}
-			if !found || view.raw == "" {
+			if !found || view.Record == "" {
 				continue
 			}
 			f := facts.Job{ID: id, There: true}
@@ -109,7 +110,7 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 				f.Places = []facts.Place{{Kind: "awaiting"}}
 			case signalbox.StateReady:
 			}
-			if s, ok := q.storedOf(&f, view.raw, situation.At.UnixMicro()); ok && !yield(s) {
+			if s, ok := q.storedOf(&f, view.Record, situation.At.UnixMicro()); ok && !yield(s) {
 				return nil
 			}
 		}
@@ -138,7 +139,7 @@ func (q *Queue) storedOf(f *facts.Job, record string, now int64) (s Stored, ok b
 		case "completed", "awaiting":
 			return Stored{}, false
 		default:
-			s.State, s.Ended = signalbox.State(p.Kind), endOf(float64(p.Micros), record)
+			s.State, s.Ended = signalbox.State(p.Kind), looks.EndOf(float64(p.Micros), record)
 		}
 	}
 	if h, held := wire.HeldOf(s.Record); held {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // A Kind says what a message is for.
@@ -38,7 +39,7 @@ func (m Message) Deliveries() map[string]int64 {
 	tokens := make(map[string]int64)
 	for pair := range slices.Chunk(strings.Fields(m.list), 2) {
 		if len(pair) == 2 {
-			tokens[pair[0]] = tokenOf(pair[1])
+			tokens[pair[0]] = facts.TokenOf(pair[1])
 		}
 	}
 	return tokens

@@ -51,7 +51,7 @@ func (q *Queue) Complete(ctx context.Context, lane *Lane, c *Completion) (*Compl
 func (q *Queue) completionArgs(lane *Lane, c *Completion) []any {
 	args := scripts.Then.Args(4*len(c.FollowUps), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", c.Session),
 		scripts.Arg("id", c.Settle.ID), scripts.Arg("token", c.Settle.Token), scripts.Arg("keep", c.Settle.Keep),
-		scripts.Arg("keep_jobs", q.kept.count), scripts.Arg("keep_bytes", q.kept.bytes), scripts.Arg("keep_us", q.kept.age.Microseconds()),
+		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 		scripts.Arg("answered", lane.known(c.Session)))
 	for i := range c.FollowUps {
 		it := &c.FollowUps[i]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/store/server"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -51,7 +52,7 @@ func TestThen(t *testing.T) {
 	unique.Unique(Unique{Key: wire.UniqueKey("k", "x", false), Scope: wire.UntilEnded})
 	reply := r.then(d, r.item("b", When{}, 0), r.item("later", When{After: time.Hour}, signalbox.PriorityLow), r.grouped("g", "gone", When{}, 0), r.grouped("s", "sone", When{}, 0), unique)
 	r.completed("the call", reply, "11111")
-	same(t, "counts", r.counts().Total, Totals{Enqueued: 6, Completed: 1})
+	same(t, "counts", r.counts().Total, looks.Totals{Enqueued: 6, Completed: 1})
 	same(t, "the jobs", fmt.Sprint(r.states()), "map[b:ready in list 1 g:ready in the line of its group later:due s:ready in the line of its group unique:ready in list 0]")
 	r.check()
 
@@ -205,7 +206,7 @@ func TestThenMet(t *testing.T) {
 
 	// A job of a serial group leaves it for its follow-up. A completed job that is kept is replaced by one with its ID.
 	r.settleAll()
-	r.must(r.SetCompleted(bg, signalbox.Retention{Jobs: 100}))
+	r.must(r.Settings().SetCompleted(bg, signalbox.Retention{Jobs: 100}))
 	r.putIn("sg", "one")
 	d = r.one()
 	s := kept(d)
@@ -254,7 +255,7 @@ func TestThenLimits(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.open()
-	_, err := r.SetLimits(bg, signalbox.Limits{Running: 1})
+	_, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 1})
 	r.must(err)
 	r.put("a", "b")
 	d := r.claim(2)

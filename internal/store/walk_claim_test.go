@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
@@ -163,8 +164,8 @@ func (w *walk) call(x *walker, lane *Lane, req *ClaimRequest, heard bool) (alive
 		w.note("claim %d of %s again, gets %v", lane.seq, req.Session, ids(reply.Deliveries))
 		var want []string
 		for _, g := range last.granted {
-			if f := m.jobs[g.id]; f != nil && f.where == "running" && f.session == req.Session && f.token == g.token {
-				want = append(want, g.id)
+			if f := m.jobs[g.ID]; f != nil && f.where == "running" && f.session == req.Session && f.token == g.Token {
+				want = append(want, g.ID)
 			}
 		}
 		if !slices.Equal(ids(reply.Deliveries), append([]string{}, want...)) {
@@ -242,7 +243,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 	if m.queue.Running > 0 {
 		left = min(left, m.queue.Running-m.running())
 	}
-	granted := make([]grant, 0, len(reply.Deliveries))
+	granted := make([]facts.Grant, 0, len(reply.Deliveries))
 	for _, d := range reply.Deliveries {
 		id := d.Job.ID
 		f := m.jobs[id]
@@ -287,7 +288,7 @@ func (w *walk) judge(lane *Lane, req *ClaimRequest, reply *ClaimReply, now int64
 		m.started("", now)
 		w.token, f.life, f.end = d.Job.Token, 0, 0 // what has started never expires
 		f.where, f.session, f.token, f.holds, f.marked = "running", req.Session, d.Job.Token, f.key != "", false
-		granted = append(granted, grant{id: id, token: d.Job.Token})
+		granted = append(granted, facts.Grant{ID: id, Token: d.Job.Token})
 	}
 	m.lanes[lane.key] = &answer{seq: lane.seq, granted: granted}
 	off := w.follow(now, suspects) // it has drawn these jobs, too

@@ -43,10 +43,10 @@ type model struct {
 // An answer is what the last call of a lane was answered.
 type answer struct {
 	seq     int64
-	fates   string  // of an enqueue
-	full    Length  // what it said of a queue that is full
-	granted []grant // by a claim
-	forgot  bool    // a claim found that Redis had forgotten one
+	fates   string        // of an enqueue
+	full    Length        // what it said of a queue that is full
+	granted []facts.Grant // by a claim
+	forgot  bool          // a claim found that Redis had forgotten one
 }
 
 // A fact is what the model knows of one job.

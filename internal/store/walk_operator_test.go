@@ -42,20 +42,20 @@ func (w *walk) limit() {
 		case 0:
 			w.note("limits %+v", l)
 			w.m.queue = l
-			err = w.refit([]string{""}, func() error { _, err := w.SetLimits(bg, l); return err })
+			err = w.refit([]string{""}, func() error { _, err := w.Settings().SetLimits(bg, l); return err })
 		case 1:
 			w.note("limits of groups %+v", l)
 			w.m.groups = l
 			err = w.refit(slices.DeleteFunc(slices.Collect(maps.Keys(w.m.next)), func(key string) bool { return key == "" }),
-				func() error { _, err := w.SetGroupLimits(bg, l); return err })
+				func() error { _, err := w.Settings().SetGroupLimits(bg, l); return err })
 		case 2:
 			w.note("limits of group %s %+v", group, own)
 			w.m.own[group] = own
-			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], own); return err })
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.Settings().SetLimitsOf(bg, group[1:], own); return err })
 		case 3:
 			w.note("no limits of group %s", group)
 			delete(w.m.own, group)
-			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.SetLimitsOf(bg, group[1:], signalbox.Limits{}); return err })
+			err = w.refit([]string{group, "s" + group[1:]}, func() error { _, err := w.Settings().SetLimitsOf(bg, group[1:], signalbox.Limits{}); return err })
 		case 4:
 			if w.rnd.Intn(4) == 0 {
 				key = ""
@@ -68,20 +68,20 @@ func (w *walk) limit() {
 			}
 		case 6:
 			if w.m.paused = w.rnd.Intn(4) == 0; w.m.paused {
-				_, err = w.Pause(bg)
+				_, err = w.Settings().Pause(bg)
 			} else {
-				_, err = w.Resume(bg)
+				_, err = w.Settings().Resume(bg)
 			}
 			w.note("paused: %v", w.m.paused)
 		case 7, 8:
 			w.note("at most %d jobs", most)
-			_, err = w.SetMaxLength(bg, most)
+			_, err = w.Settings().SetMaxLength(bg, most)
 			w.m.most = most
 		case 9:
 			w.stepBack(time.Duration(1+w.rnd.Intn(7200)) * time.Second)
 		case 10:
 			w.note("pause group %s", key)
-			_, err = w.PauseGroup(bg, key)
+			_, err = w.Settings().PauseGroup(bg, key)
 			w.m.stopped[key] = true
 		case 11, 12:
 			for key := range w.m.stopped {
@@ -116,7 +116,7 @@ func (w *walk) resumeGroup(key string) {
 	if off := w.m.awaits[key]; w.m.isPutOff(key, off) {
 		awaits = append(awaits, off.id)
 	}
-	_, err := w.ResumeGroup(bg, key)
+	_, err := w.Settings().ResumeGroup(bg, key)
 	w.must(err)
 	w.now, err = w.Now(bg)
 	w.must(err)
@@ -134,7 +134,7 @@ func (w *walk) resumeGroup(key string) {
 func (w *walk) holdBack(key string, d time.Duration) {
 	w.note("hold back %q for %v", key, d)
 	w.calls++
-	until, err := w.HoldBack(bg, key, "", d)
+	until, err := w.Settings().HoldBack(bg, key, "", d)
 	w.must(err)
 	if d == 0 {
 		delete(w.m.held, key)
@@ -191,7 +191,7 @@ func (w *walk) refit(keys []string, change func() error) error {
 // stepBack sets Redis' clock back, as far as limits can see: all that they go by is further ahead by d. Nothing waits longer for that.
 func (w *walk) stepBack(d time.Duration) {
 	w.t.Helper()
-	text := w.rdb.HGet(bg, w.keys.Stats, clockField).Val()
+	text := w.rdb.HGet(bg, w.keys.Stats, "clock").Val()
 	var seen, ahead int64
 	if _, err := fmt.Sscan(text, &seen, &ahead); err != nil {
 		return // the queue has had no limits
@@ -230,15 +230,15 @@ func (w *walk) stepBack(d time.Duration) {
 			delete(w.m.held, key)
 		}
 	}
-	p.HSet(bg, w.keys.Stats, clockField, fmt.Sprint(seen+us, " ", ahead))
+	p.HSet(bg, w.keys.Stats, "clock", fmt.Sprint(seen+us, " ", ahead))
 	_, err := p.Exec(bg)
 	w.must(err)
 	was := w.m.ahead
-	_, err = w.HoldBack(bg, "gClock", "", 0)
+	_, err = w.Settings().HoldBack(bg, "gClock", "", 0)
 	w.must(err)
-	until, err := w.HoldBack(bg, "gClock", "", time.Microsecond) // so Redis notes it
+	until, err := w.Settings().HoldBack(bg, "gClock", "", time.Microsecond) // so Redis notes it
 	w.must(err)
-	if _, err := fmt.Sscan(w.rdb.HGet(bg, w.keys.Stats, clockField).Val(), &seen, &w.m.ahead); err != nil || w.m.ahead <= was || w.m.ahead > was+us {
+	if _, err := fmt.Sscan(w.rdb.HGet(bg, w.keys.Stats, "clock").Val(), &seen, &w.m.ahead); err != nil || w.m.ahead <= was || w.m.ahead > was+us {
 		w.fail("the clock of limits is ahead by %d us, after a step of %d us; it was by %d us (%v)", w.m.ahead, us, was, err)
 	}
 	w.m.held["gClock"] = until.UnixMicro() + w.m.ahead

@@ -139,11 +139,11 @@ func (w *walk) run() {
 	w.now, err = w.Now(bg)
 	w.must(err)
 	if w.rnd.Intn(2) == 0 {
-		w.must(w.SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
+		w.must(w.Settings().SetCompleted(bg, signalbox.Retention{Jobs: 5, Bytes: 1 << 20, Age: time.Hour}))
 		w.m.trims = true
 	}
 	if w.rnd.Intn(2) == 0 {
-		w.must(w.SetCopies(bg, w.to.Name()))
+		w.must(w.Settings().SetCopies(bg, w.to.Name()))
 	}
 	for entry, how := range map[string]Overlap{"eS": OverlapSkip, "eQ": OverlapQueue, "eC": OverlapCancel} {
 		e := w.metronome(entry, how)
@@ -219,7 +219,7 @@ func (w *walk) finish() {
 	for key := range w.m.stopped {
 		w.resumeGroup(key)
 	}
-	_, err := w.Resume(bg)
+	_, err := w.Settings().Resume(bg)
 	w.must(err)
 	w.m.paused = false
 	for range 3 { // with the limits that there are: each claim gets what may start
@@ -230,15 +230,15 @@ func (w *walk) finish() {
 			w.verify()
 		}
 	}
-	_, err = w.SetLimits(bg, signalbox.Limits{})
+	_, err = w.Settings().SetLimits(bg, signalbox.Limits{})
 	w.must(err)
-	_, err = w.SetGroupLimits(bg, signalbox.Limits{})
+	_, err = w.Settings().SetGroupLimits(bg, signalbox.Limits{})
 	w.must(err)
 	for group := range w.m.own { // also those of entries
-		_, err = w.SetLimitsOf(bg, group[1:], signalbox.Limits{})
+		_, err = w.Settings().SetLimitsOf(bg, group[1:], signalbox.Limits{})
 		w.must(err)
 	}
-	_, err = w.SetMaxLength(bg, 0)
+	_, err = w.Settings().SetMaxLength(bg, 0)
 	w.must(err)
 	w.pass() // nothing is held back
 	w.m.paused, w.m.most, w.m.queue, w.m.groups = false, 0, signalbox.Limits{}, signalbox.Limits{}

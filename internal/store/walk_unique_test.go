@@ -437,7 +437,7 @@ func (w *keyWalk) failover() {
 func (w *keyWalk) maximum(most int) {
 	w.note("at most %d jobs", most)
 	w.calls++
-	_, err := w.SetMaxLength(bg, most)
+	_, err := w.Settings().SetMaxLength(bg, most)
 	w.must(err)
 	w.m.most = most
 }

@@ -1,12 +1,12 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // Withheld says why a queue gives a caller no jobs. The zero value means that it gives some.
@@ -40,39 +40,10 @@ func withheldOf(r *scripts.Reply, i int) Withheld {
 	}
 }
 
-// CheckLayout returns a *layout.Error if the queue's layout is older than layout.Number: a program that reads the queue would misread it.
-func (q *Queue) CheckLayout(ctx context.Context) error {
-	_, err := q.begun(ctx)
-	return err
-}
-
-// begun reports whether the queue has counters or settings. It returns a *layout.Error if its layout is older than layout.Number. The counters have the layout, too: it
-// counts if the settings were deleted or evicted.
-func (q *Queue) begun(ctx context.Context) (bool, error) {
-	for last := false; ; last = true {
-		for _, key := range []string{q.keys.Settings, q.keys.Stats} {
-			values, err := q.rdb.HMGet(ctx, key, "layout").Result()
-			if err != nil {
-				return false, err
-			}
-			if text, noted := values[0].(string); noted {
-				return true, layout.Check(text)
-			}
-		}
-		if last {
-			return true, layout.Check("1")
-		}
-		used, err := q.rdb.Exists(ctx, q.keys.Settings, q.keys.Stats).Result()
-		if err != nil || used == 0 {
-			return false, err
-		} // else it may have begun between the two calls: then it has a layout now
-	}
-}
-
 // slotsOf reads field i of a reply: how many slots each worker should have. It returns 0 if that is not set.
 func slotsOf(r *scripts.Reply, i int) int {
 	n, err := strconv.Atoi(r.Str(i))
-	if err != nil || n < 1 || n > MaxSlots {
+	if err != nil || n < 1 || n > settings.MaxSlots {
 		return 0 // not set, or written by another program
 	}
 	return n

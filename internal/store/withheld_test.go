@@ -26,7 +26,7 @@ var withheldTests = []storeTest{
 
 func (r *rig) pause() {
 	r.t.Helper()
-	changed, err := r.Pause(bg)
+	changed, err := r.Settings().Pause(bg)
 	r.must(err)
 	same(r.t, "paused anew", changed, true)
 }
@@ -43,7 +43,7 @@ func testPaused(t *testing.T, r *rig) {
 	r.put("a", "b")
 	running := r.claim(1)[0]
 	r.pause()
-	if changed, err := r.Pause(bg); changed || err != nil {
+	if changed, err := r.Settings().Pause(bg); changed || err != nil {
 		t.Errorf("a second pause: %v, %v", changed, err)
 	}
 	r.put("c")
@@ -60,10 +60,10 @@ func testPaused(t *testing.T, r *rig) {
 	same(t, "alive", alive, true)
 	same(t, "withheld of a renewal", hints.Withheld, Withheld{Paused: true})
 	same(t, "more of a renewal", hints.More, false)
-	if changed, err := r.Resume(bg); !changed || err != nil {
+	if changed, err := r.Settings().Resume(bg); !changed || err != nil {
 		t.Errorf("resume: %v, %v", changed, err)
 	}
-	if changed, err := r.Resume(bg); changed || err != nil {
+	if changed, err := r.Settings().Resume(bg); changed || err != nil {
 		t.Errorf("a second resume: %v, %v", changed, err)
 	}
 	equal(t, "claimed after it", ids(r.claim(5)), []string{"b", "c", "d"})
@@ -118,7 +118,7 @@ func testResume(t *testing.T, r *rig) {
 	r.pause()
 	r.idle.hears(r.Control(), Look)
 	for _, want := range []bool{true, false} {
-		changed, err := r.Resume(bg)
+		changed, err := r.Settings().Resume(bg)
 		r.must(err)
 		same(t, "resumed", changed, want)
 		r.idle.hears(r.Control(), Look) // even if nothing has changed, since a worker may have missed the change
@@ -201,8 +201,8 @@ func testOwnLayout(t *testing.T, r *rig) {
 		"a worker":    func(r *rig) { r.open() },
 		"an enqueue":  func(r *rig) { r.put("a") },
 		"a pause":     func(r *rig) { r.pause() },
-		"a retention": func(r *rig) { r.must(r.SetRetention(bg, signalbox.Retention{Jobs: 5})) },
-		"a limit":     func(r *rig) { _, err := r.SetLimits(bg, signalbox.Limits{Running: 5}); r.must(err) },
+		"a retention": func(r *rig) { r.must(r.Settings().SetRetention(bg, signalbox.Retention{Jobs: 5})) },
+		"a limit":     func(r *rig) { _, err := r.Settings().SetLimits(bg, signalbox.Limits{Running: 5}); r.must(err) },
 	} {
 		r := newQueue(t, r.rdb)
 		call(r)

@@ -481,7 +481,7 @@ func jobs(p *part) {
 	p.await("snoozed", "waits")
 	q := store.New(p.rdb, "", p.name)
 	redistest.Eventually(p, func() bool {
-		c, err := q.Counts(p.Context())
+		c, err := q.Looks().Counts(p.Context())
 		return err == nil && c.Ready+c.Due+c.Running == 0
 	}, "all jobs have ended")
 	p.put(p.Context(), "until-over")

@@ -76,7 +76,7 @@ func TestWaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, func() bool {
-		c, err := store.New(rdb, "", "default").Counts(ctx)
+		c, err := store.New(rdb, "", "default").Looks().Counts(ctx)
 		return err == nil && c.Total.Enqueued == 1
 	}, "not enqueued")
 	cancel()

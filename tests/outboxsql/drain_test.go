@@ -34,7 +34,7 @@ func drain(t *testing.T, b *database) {
 	q := store.New(rdb, "", "default")
 	var first, peak uint64
 	for last := int64(-1); ; time.Sleep(200 * time.Millisecond) {
-		c, err := q.Counts(bg)
+		c, err := q.Looks().Counts(bg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func TestCommitAndRollback(t *testing.T) {
 		}, "not all rows are sent")
 		q := store.New(rdb, "", "default")
 		for _, id := range kept {
-			if _, _, found, err := q.Show(bg, id); err != nil || !found {
+			if _, _, found, err := q.Looks().Show(bg, id); err != nil || !found {
 				t.Errorf("job %s: %v, %v", id, found, err)
 			}
 		}
@@ -104,9 +104,9 @@ func TestOptions(t *testing.T) {
 			return b.number("SELECT COUNT(*) FROM signalbox_outbox_batch WHERE sent > 0") > 0 && b.number("SELECT COUNT(*) FROM signalbox_outbox WHERE batch = 0") == 0
 		}, "not sent")
 		q := store.New(rdb, "ns", "mail/7")
-		redistest.Eventually(t, func() bool { c, err := q.Counts(bg); return err == nil && c.Total.Enqueued == 6 }, "not enqueued")
+		redistest.Eventually(t, func() bool { c, err := q.Looks().Counts(bg); return err == nil && c.Total.Enqueued == 6 }, "not enqueued")
 		job := func(id string) *signalbox.Job {
-			job, _, found, err := q.Show(bg, id)
+			job, _, found, err := q.Looks().Show(bg, id)
 			if err != nil || !found {
 				t.Fatalf("job %s: %v, %v", id, found, err)
 			}

@@ -26,7 +26,7 @@ func TestRowsWaitForRoom(t *testing.T) {
 		srv := redistest.New(t)
 		rdb := srv.Client()
 		q := store.New(rdb, "", "default")
-		if _, err := q.SetMaxLength(bg, most); err != nil {
+		if _, err := q.Settings().SetMaxLength(bg, most); err != nil {
 			t.Fatal(err)
 		}
 		loose, ordered := b.box(outbox.Config{}), b.box(outbox.Config{Ordered: true})
@@ -105,7 +105,7 @@ func TestBatchThatNeverFits(t *testing.T) {
 		srv := redistest.New(t)
 		rdb, other := srv.ClientWith(nil), srv.Client()
 		q := store.New(other, "", "default")
-		if _, err := q.SetMaxLength(bg, 10); err != nil {
+		if _, err := q.Settings().SetMaxLength(bg, 10); err != nil {
 			t.Fatal(err)
 		}
 		box := b.box(outbox.Config{})
@@ -128,7 +128,7 @@ func TestBatchThatNeverFits(t *testing.T) {
 		})})
 		b.relay(rdb, outbox.RelayConfig{})
 		redistest.Eventually(t, func() bool { return enqueued(t, other, "default") == 10 }, "no row goes in, though there is room")
-		if _, err := q.SetMaxLength(bg, 0); err != nil {
+		if _, err := q.Settings().SetMaxLength(bg, 0); err != nil {
 			t.Fatal(err)
 		}
 		redistest.Eventually(t, func() bool { return settled(b, 0) && enqueued(t, other, "default") == 15 }, "the rest doesn't go in")

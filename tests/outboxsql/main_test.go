@@ -347,7 +347,7 @@ func (b *database) child(env string, settings any) (cmd *exec.Cmd, ended <-chan 
 // enqueued returns how many jobs were ever put into a queue.
 func enqueued(t testing.TB, rdb redis.UniversalClient, queue string) int64 {
 	t.Helper()
-	c, err := store.New(rdb, "", queue).Counts(bg)
+	c, err := store.New(rdb, "", queue).Looks().Counts(bg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -95,4 +96,41 @@ func ParseScore(text string) float64 {
 		return 0
 	}
 	return score
+}
+
+// CheckLayout returns a *layout.Error if the queue's layout is older than layout.Number: a program that reads the queue would misread it.
+func (q *Queue) CheckLayout(ctx context.Context) error {
+	_, err := q.Begun(ctx)
+	return err
+}
+
+// Begun reports whether the queue has counters or settings. It returns a *layout.Error if its layout is older than layout.Number. The counters have the layout, too: it
+// counts if the settings were deleted or evicted.
+func (q *Queue) Begun(ctx context.Context) (bool, error) {
+	for last := false; ; last = true {
+		for _, key := range []string{q.Keys.Settings, q.Keys.Stats} {
+			values, err := q.Client.HMGet(ctx, key, "layout").Result()
+			if err != nil {
+				return false, err
+			}
+			if text, noted := values[0].(string); noted {
+				return true, layout.Check(text)
+			}
+		}
+		if last {
+			return true, layout.Check("1")
+		}
+		used, err := q.Client.Exists(ctx, q.Keys.Settings, q.Keys.Stats).Result()
+		if err != nil || used == 0 {
+			return false, err
+		} // else it may have begun between the two calls: then it has a layout now
+	}
+}
+
+// Now returns the server's clock.
+func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.Client.Time(ctx).Result() }
+
+// TimeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.
+func TimeOf(score float64) time.Time {
+	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
 }

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"os"
@@ -31,17 +31,25 @@ func TestSettingsAgree(t *testing.T) {
 			t.Errorf("%s: %q, and %q if Config says nothing", s.field, text, s.wanted(&Wanted{}))
 		}
 	}
-	same(t, "settings that a Config can say", said, reflect.TypeFor[Wanted]().NumField())
+	if n := reflect.TypeFor[Wanted]().NumField(); said != n {
+		t.Errorf("a Config can say %d settings, and Wanted has %d", said, n)
+	}
 	for field, want := range map[string]string{"quiet:w": quietField, "cron:a:b": "cron:", "slots": slotsField, "quiet": "", "limits_": "", "of limits": ""} {
 		got := ""
 		if s := settingOf(field); s != nil {
 			got = s.field
 		}
-		same(t, field, got, want)
+		if got != want {
+			t.Errorf("%s is of the setting %q, want %q", field, got, want)
+		}
 	}
 
 	slices.Sort(keep)
-	made := regexp.MustCompile(`(?s)local made_settings = \{\n(.*?)\n\}`).FindStringSubmatch(fileOf(t, "chapters/removal"))
+	lua, err := os.ReadFile("../scripts/chapters/removal.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := regexp.MustCompile(`(?s)local made_settings = \{\n(.*?)\n\}`).FindStringSubmatch(string(lua))
 	if made == nil {
 		t.Fatal("chapters/removal.lua has no table made_settings")
 	}
@@ -50,15 +58,27 @@ func TestSettingsAgree(t *testing.T) {
 		inLua = append(inLua, field[1])
 	}
 	slices.Sort(inLua)
-	equal(t, "settings that keep a queue, in removal.lua", inLua, keep)
+	if !slices.Equal(inLua, keep) {
+		t.Errorf("settings that keep a queue: %v in removal.lua, and %v in Go", inLua, keep)
+	}
 
-	text, err := os.ReadFile("../../docs/wire.md")
+	text, err := os.ReadFile("../../../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range fields {
 		if !strings.Contains(string(text), "`"+field) {
 			t.Errorf("docs/wire.md has no setting %s", field)
+		}
+	}
+}
+
+// What is remembered of a setting says which of the values counts that workers tell.
+func TestWhatCounts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"": "", "x": "", "1 worker w 2\n1 0 * 5 0 0 0\n": "5 0 0 0", "1 worker w 2\n1 180000000 * 5 0 0 0\n2 0 - a\n": "a"} {
+		if got := memoryOf(text).counts; got != want {
+			t.Errorf("of %q counts %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"context"
@@ -31,8 +31,8 @@ var (
 	groupLine  = regexp.MustCompile(`^(\d{1,18}) ([a-z]+ [!-~]+) (.*)$`)
 )
 
-// heard is for how long only others may be told until a value no longer counts, as the scripts have it.
-const heard = 3 * time.Minute
+// HeardFor is for how long only others may be told until a value no longer counts, as the scripts have it.
+const HeardFor = 3 * time.Minute
 
 // memoryOf reads such a text. What can't be read is as none.
 func memoryOf(text string) (m remembered) {
@@ -47,7 +47,7 @@ func memoryOf(text string) (m remembered) {
 	for _, line := range lines[1:] {
 		if v := memoryLine.FindStringSubmatch(line); v != nil {
 			age, _ := strconv.ParseInt(v[1], 10, 64)
-			if m.counts == "" && age < heard.Microseconds() {
+			if m.counts == "" && age < HeardFor.Microseconds() {
 				m.counts = v[3]
 			}
 			if v[2] == "*" {
@@ -69,7 +69,7 @@ func microsOf(digits string) time.Time {
 
 // Remembered returns each setting that a Config can say, but those of single groups: what it is, by whom and when it was set, and what the Config says that counts.
 func (q *Queue) Remembered(ctx context.Context) (all []Told, err error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
+	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ type Change struct {
 
 // Changes returns the last changes, the newest first.
 func (q *Queue) Changes(ctx context.Context) (all []Change, err error) {
-	text, err := q.rdb.HGet(ctx, q.keys.Settings, "changes").Result()
+	text, err := q.Client.HGet(ctx, q.Keys.Settings, "changes").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
 	}
@@ -113,11 +113,11 @@ type Applied struct {
 
 // Applied reads them.
 func (q *Queue) Applied(ctx context.Context) (a Applied, err error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
+	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return a, err
 	}
-	of, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
+	of, err := q.Client.HGetAll(ctx, q.Keys.Limits).Result()
 	if err != nil {
 		return a, err
 	}
@@ -162,7 +162,7 @@ func (a Applied) Validate() error {
 func (q *Queue) Carry(ctx context.Context, a Applied) error {
 	for _, s := range ofConfig() {
 		if value := a.Settings[s.field]; value != "" {
-			r, _, err := q.alter(ctx, s, value, "carry", q.operator)
+			r, _, err := q.alter(ctx, s, value, "carry", q.Operator)
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ func (q *Queue) Carry(ctx context.Context, a Applied) error {
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(a.Groups)) {
-		if _, err := q.limitGroup(ctx, group, a.Groups[group], "carry", q.operator, ""); err != nil {
+		if _, err := q.limitGroup(ctx, group, a.Groups[group], "carry", q.Operator, ""); err != nil {
 			return err
 		}
 	}

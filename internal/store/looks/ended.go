@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // MaxEnded is the most jobs that Ended looks at.
-const MaxEnded = maxLooked
+const MaxEnded = MaxLooked
 
 // An End is what Ended has found out about a job.
 type End struct {
@@ -30,11 +30,11 @@ const (
 
 // Ended looks at jobs for those who wait for their ends: at the first of them, as many as have room in a reply, and at one at least. It makes one call.
 func (q *Queue) Ended(ctx context.Context, ids []string) ([]End, error) {
-	args := scripts.Ended.Args(len(ids), scripts.Arg("protocol", layout.Protocol), scripts.Arg("room", q.room))
+	args := scripts.Ended.Args(len(ids), scripts.Arg("protocol", layout.Protocol), scripts.Arg("room", q.Room))
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	r, err := scripts.Ended.Run(ctx, q.rdb, scripts.Ended.Keys(&q.keys), args)
+	r, err := scripts.Ended.Run(ctx, q.Client, scripts.Ended.Keys(&q.Keys), args)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -20,50 +21,36 @@ import (
 type View struct {
 	// Job has the ID, the queue and the namespace, the token and the time of the claim if the job runs, and what its record says.
 	Job      signalbox.Job
-	Err      error     // why the record can't be read; it is errNoRecord if there is none
-	Attempts []Attempt // those that failed and are kept, oldest first
-	Success  *Attempt  // the one that completed the job, if it is completed and its record says so; else nil
-	Result   []byte    // what its handler said is the job's result, if it is completed; nil: nothing
+	Err      error          // why the record can't be read; it is errNoRecord if there is none
+	Attempts []wire.Attempt // those that failed and are kept, oldest first
+	Success  *wire.Attempt  // the one that completed the job, if it is completed and its record says so; else nil
+	Result   []byte         // what its handler said is the job's result, if it is completed; nil: nothing
 	State    signalbox.State
 	At       time.Time // when the job ended, if it has ended; when it is due, if it is scheduled; else zero
 	// Unlisted says that the job has a record and a state of ready, but no place in the queue. Jobs has no such job.
 	Unlisted bool
 	// Lined says that the job waits in the line of its group. Blocked, of Show, says that the line waits for jobs that hold the group.
 	Lined, Blocked bool
-	Brakes         Brakes // of Show: those of the job's group, if it waits in the line of it
-	Unique         Unique // the job's unique key; of scope 0 if it has none
-	Flow           string // the flow that it is of, or that it waits for, or has waited for; "" if there is none
-	FlowMark       string // the mark of that flow
-	FlowRole       byte   // of the job's link with that flow: a letter of package wire's Link constants, in upper case if what it stands for has come
-	Awaits         byte   // what it waits for, if it is awaiting: AwaitsSuccess, AwaitsEnd or AwaitsFailure
-	Survived       int    // deliveries in a row that have ended by themselves since the job's last crash
+	Brakes         Brakes      // of Show: those of the job's group, if it waits in the line of it
+	Unique         wire.Unique // the job's unique key; of scope 0 if it has none
+	Flow           string      // the flow that it is of, or that it waits for, or has waited for; "" if there is none
+	FlowMark       string      // the mark of that flow
+	FlowRole       byte        // of the job's link with that flow: a letter of package wire's Link constants, in upper case if what it stands for has come
+	Awaits         byte        // what it waits for, if it is awaiting: AwaitsSuccess, AwaitsEnd or AwaitsFailure
+	Survived       int         // deliveries in a row that have ended by themselves since the job's last crash
 	// Of a running job: its session, and the flags behind its token.
 	Session, Flags string
-	Note           string // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
-	Cursor         string // where Jobs goes on behind the job; Show has none
-	Held           *Held  // of a job that is being moved; nil of others
-	raw            string // the record
+	Note           string     // of a job that runs, or has run: the span context of the last attempt that is known; Jobs has it of running ones
+	Cursor         string     // where Jobs goes on behind the job; Show has none
+	Held           *wire.Held // of a job that is being moved; nil of others
+	Record         string     // the record
 }
 
 // errNoRecord: an ID has a place in the queue, and no record.
 var errNoRecord = errors.New("store: it has no record")
 
 // Worker returns the ID of the worker that has a running job.
-func (v *View) Worker() string { return ownerOf(v.Session) }
-
-// ownerOf returns the ID of the worker that has a session, or the session's name if another program has opened it.
-func ownerOf(session string) string {
-	if worker := workerOf(session); worker != "" {
-		return worker
-	}
-	return session
-}
-
-// workerOf returns the ID of the worker that has a session. It is "" for a session that another program has opened.
-func workerOf(session string) string {
-	_, worker, _ := strings.Cut(session, "@")
-	return worker
-}
+func (v *View) Worker() string { return facts.OwnerOf(v.Session) }
 
 // Cancelling reports whether the job is running, and was asked to end.
 func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
@@ -71,7 +58,7 @@ func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, delivery string) {
 	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, facts.Place{Value: delivery}.Flags(), false
-	v.Job.Token = tokenOf(delivery)
+	v.Job.Token = facts.TokenOf(delivery)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }
 
@@ -81,9 +68,9 @@ func (v *View) placed(score string, record any) {
 	switch {
 	case score == "":
 	case v.State.Live():
-		v.At = timeOf(facts.ParseScore(score))
+		v.At = facts.TimeOf(facts.ParseScore(score))
 	default:
-		v.At = endOf(facts.ParseScore(score), v.raw)
+		v.At = EndOf(facts.ParseScore(score), v.Record)
 	}
 }
 
@@ -94,7 +81,7 @@ func (v *View) read(record any) {
 		v.Err = errNoRecord
 		return
 	}
-	v.raw = text
+	v.Record = text
 	raw := []byte(text)
 	if links := wire.LinksOf(raw); links != "" {
 		first, _, _ := strings.Cut(links, " ")
@@ -121,7 +108,7 @@ func (v *View) read(record any) {
 // A Situation is what decides how a queue's jobs go on.
 type Situation struct {
 	At       time.Time // by the server's clock
-	Settings Settings
+	Settings settings.Values
 	Sessions []string // that are registered
 	Queue    Brakes   // those of the queue
 }
@@ -145,7 +132,7 @@ func (q *Queue) ShowJob(ctx context.Context, id string) (v View, found bool, err
 // showWhole looks for the job in all sessions, those too that are opened meanwhile.
 func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	for range 10 {
-		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
+		sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 		if err != nil {
 			return View{}, Situation{}, false, err
 		}
@@ -162,12 +149,12 @@ func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, 
 }
 
 func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
-	keys := scripts.Show.Keys(&q.keys)
-	n := min(len(sessions), maxSessions)
+	keys := scripts.Show.Keys(&q.Keys)
+	n := min(len(sessions), facts.MaxActSessions)
 	for _, session := range sessions[:n] {
-		keys = append(keys, q.keys.Inflight(session))
+		keys = append(keys, q.Keys.Inflight(session))
 	}
-	r, err := scripts.Show.Run(ctx, q.rdb, keys, scripts.Show.Args(0, scripts.Arg("id", id)))
+	r, err := scripts.Show.Run(ctx, q.Client, keys, scripts.Show.Args(0, scripts.Arg("id", id)))
 	if err != nil {
 		return View{}, Situation{}, false, err
 	}
@@ -183,9 +170,9 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 	if err := r.Status("ok"); err != nil {
 		return View{}, Situation{}, false, err
 	}
-	v = View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: signalbox.State(r.Str(4)), Note: noteOf(r.Str(8))}
+	v = View{Job: signalbox.Job{ID: id, Queue: q.Name, Namespace: q.Namespace}, State: signalbox.State(r.Str(4)), Note: noteOf(r.Str(8))}
 	there, record, score, k, delivery := r.Int(2) == 1, r.Str(3), r.Str(5), r.Int(6), r.Str(7)
-	s = Situation{At: time.UnixMicro(r.Int(1)), Sessions: r.Strs(9), Settings: settingsOf(pairs(r.Strs(10)))}
+	s = Situation{At: time.UnixMicro(r.Int(1)), Sessions: r.Strs(9), Settings: settings.Of(pairs(r.Strs(10)))}
 	v.Unlisted = r.Int(11) == 1
 	switch {
 	case r.Err != nil:
@@ -210,10 +197,10 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 
 // showMore looks for a job in the sessions that had no room in the script's call.
 func (q *Queue) showMore(ctx context.Context, v *View, sessions []string) error {
-	for part := range slices.Chunk(sessions, maxSessions) {
-		cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	for part := range slices.Chunk(sessions, facts.MaxActSessions) {
+		cmds, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, session := range part {
-				p.HGet(ctx, q.keys.Inflight(session), v.Job.ID)
+				p.HGet(ctx, q.Keys.Inflight(session), v.Job.ID)
 			}
 			return nil
 		})
@@ -246,7 +233,7 @@ func pairs(list []string) map[string]string {
 
 // Situation returns the queue's situation.
 func (q *Queue) Situation(ctx context.Context) (Situation, error) {
-	settings, err := q.Settings(ctx)
+	made, err := q.settings().Read(ctx)
 	if err != nil {
 		return Situation{}, err
 	}
@@ -255,16 +242,11 @@ func (q *Queue) Situation(ctx context.Context) (Situation, error) {
 		return Situation{}, err
 	}
 	var sessions *redis.StringSliceCmd
-	brakes, err := q.queueBrakes(ctx, settings.Limits, now, func(p redis.Pipeliner) { sessions = p.ZRange(ctx, q.keys.Sessions, 0, -1) })
+	brakes, err := q.queueBrakes(ctx, made.Limits, now, func(p redis.Pipeliner) { sessions = p.ZRange(ctx, q.Keys.Sessions, 0, -1) })
 	if err != nil {
 		return Situation{}, err
 	}
-	return Situation{At: now, Settings: settings, Sessions: sessions.Val(), Queue: brakes}, nil
-}
-
-// timeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.
-func timeOf(score float64) time.Time {
-	return time.UnixMicro(int64(min(max(score, 0), 1<<53)))
+	return Situation{At: now, Settings: made, Sessions: sessions.Val(), Queue: brakes}, nil
 }
 
 // ownShift is what a score has less than the time when a job is dropped, if its record says how long it is kept: 2^52 µs. The chapter retention of the
@@ -277,10 +259,13 @@ func dropTime(score float64) (us float64, own bool) {
 	return score + ownShift, score < 0
 }
 
-// endOf returns when a job ended that has this score in the set of its state.
-func endOf(score float64, record string) time.Time {
+// EndOf returns when a job ended that has this score in the set of its state.
+func EndOf(score float64, record string) time.Time {
 	if drop, own := dropTime(score); own {
 		score = drop - float64(max(wire.RetainOf([]byte(record)), 0).Microseconds())
 	}
-	return timeOf(score)
+	return facts.TimeOf(score)
 }
+
+// Workers returns the IDs of the workers that have a session with the queue, sorted.
+func (s *Situation) Workers() []string { return facts.WorkersOf(s.Sessions) }

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"encoding/base64"
@@ -51,7 +51,7 @@ func appendText(b []byte, s string) []byte {
 
 // cursorSum is the checksum of a cursor of this queue.
 func (q *Queue) cursorSum(b []byte) uint32 {
-	return crc32.ChecksumIEEE(append([]byte(q.keys.Prefix), b...))
+	return crc32.ChecksumIEEE(append([]byte(q.Keys.Prefix), b...))
 }
 
 // parseCursor reads the text of a cursor for jobs of a state. The error wraps signalbox.ErrInvalid.

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"context"
@@ -42,9 +42,4 @@ func lengthOf(text string) int {
 // maximum is another than before.
 func (q *Queue) SetMaxLength(ctx context.Context, n int) (changed bool, err error) {
 	return q.setBound(ctx, lengthField, lengthText(n))
-}
-
-// FullError returns the error of a job that was refused.
-func (q *Queue) FullError(l Length) error {
-	return &signalbox.QueueFullError{Queue: q.name, Length: l.Jobs, Max: l.Max}
 }

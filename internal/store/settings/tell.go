@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"context"
@@ -96,7 +96,7 @@ func (q *Queue) tellGroups(ctx context.Context, by string, limits map[string]sig
 		for _, name := range names {
 			fields = append(fields, "g"+name, "o"+name)
 		}
-		there, err := q.rdb.HMGet(ctx, q.keys.Limits, fields...).Result()
+		there, err := q.Client.HMGet(ctx, q.Keys.Limits, fields...).Result()
 		if err != nil {
 			return all, err
 		}
@@ -138,7 +138,7 @@ func ownWords(text string) string {
 	if text == "" {
 		return "none"
 	}
-	return LimitsWords(ownLimitsOf(text))
+	return LimitsWords(OwnLimitsOf(text))
 }
 
 // Reset gives a setting the value that workers tell again, or removes it if none has told one for three minutes. name is that of the field of Config: see Told.
@@ -147,7 +147,7 @@ func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
 	for _, s := range ofConfig() {
 		switch {
 		case s.config == name:
-			return q.tell(ctx, s, "", "reset", q.operator)
+			return q.tell(ctx, s, "", "reset", q.Operator)
 		case s.keeps:
 			names = append(names, s.config)
 		}
@@ -157,7 +157,7 @@ func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
 
 // ResetGroup gives a group the limits of a Config that were applied last, or removes its own if none were. It reports whether they are others than before.
 func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err error) {
-	r, err := q.limitGroup(ctx, group, "", "reset", q.operator, "")
+	r, err := q.limitGroup(ctx, group, "", "reset", q.Operator, "")
 	if err != nil {
 		return false, err
 	}
@@ -181,7 +181,7 @@ func (q *Queue) tell(ctx context.Context, s *setting, told, verb, by string) (To
 		return t, r.Err
 	case s.field == groupLimitsField:
 		return t, q.relieve(ctx)
-	case s.field == copyField && value == "":
+	case s.field == CopyField && value == "":
 		return t, q.forgetDeaths(ctx)
 	}
 	return t, nil

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 // Newest yields up to most of the dead jobs, and returns how many are dead. If there are more, it yields those that ended last. Of the jobs whose records
 // say how long they are kept it yields those that are dropped last, and no more than half of most as long as there are enough others. It reads them as Jobs does.
 func (q *Queue) Newest(ctx context.Context, most int) (total int64, jobs iter.Seq2[View, error], err error) {
-	dead := q.keys.Dead
+	dead := q.Keys.Dead
 	var all, own *redis.IntCmd
-	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		all, own = p.ZCard(ctx, dead), p.ZCount(ctx, dead, "-inf", "(0") // as dropTime tells them apart
 		return nil
 	})
@@ -30,7 +30,7 @@ func (q *Queue) Newest(ctx context.Context, most int) (total int64, jobs iter.Se
 			}
 			l := Listing{State: signalbox.StateDead}
 			if before := part.end - part.n - 1; before >= 0 {
-				found, err := q.rdb.ZRangeWithScores(ctx, dead, before, before).Result()
+				found, err := q.Client.ZRangeWithScores(ctx, dead, before, before).Result()
 				if err != nil {
 					yield(View{}, err)
 					return

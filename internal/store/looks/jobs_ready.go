@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -75,9 +75,9 @@ func (q *Queue) waiting(l Listing, after *cursor) (*readyPager, error) {
 func (s *listPager) next(ctx context.Context) (page []View, more bool, err error) {
 	few := min(len(s.near), maxNear)
 	anchors := slices.Concat(s.near[:few], s.far)
-	first, last := 0, s.q.looked-1
+	first, last := 0, s.q.Looked-1
 	if len(anchors) > 0 {
-		first, last = max(s.at-backBy, 0), s.at+s.q.looked-1
+		first, last = max(s.at-backBy, 0), s.at+s.q.Looked-1
 	}
 	for {
 		p, err := s.read(ctx, first, last, anchors)
@@ -93,7 +93,7 @@ func (s *listPager) next(ctx context.Context) (page []View, more bool, err error
 			s.keep(&p, anchors, few)
 			return s.views(&p, first), true, nil
 		case p.from > 0 && p.length > last-first: // the part ends with the anchor
-			first, last = first+p.from-1, first+p.from-1+s.q.looked
+			first, last = first+p.from-1, first+p.from-1+s.q.Looked
 		default: // the end of the list
 			s.classes, s.at, s.near, s.far = s.classes[1:], 0, nil, nil
 			return nil, len(s.classes) > 0, nil
@@ -125,11 +125,11 @@ type part struct {
 
 func (s *listPager) read(ctx context.Context, first, last int, anchors []anchor) (part, error) {
 	args := scripts.List.Args(2*len(anchors), scripts.Arg("class", s.classes[0]), scripts.Arg("first", first), scripts.Arg("last", last),
-		scripts.Arg("room", s.q.room), scripts.Arg("prefix", s.prefix))
+		scripts.Arg("room", s.q.Room), scripts.Arg("prefix", s.prefix))
 	for _, a := range anchors {
 		args = append(args, a.id, a.stamp)
 	}
-	r, err := scripts.List.Run(ctx, s.q.rdb, scripts.List.Keys(&s.q.keys), args)
+	r, err := scripts.List.Run(ctx, s.q.Client, scripts.List.Keys(&s.q.Keys), args)
 	if err != nil {
 		return part{}, err
 	}

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
@@ -23,8 +24,8 @@ func (q *Queue) ResumeGroup(ctx context.Context, key string) (changed bool, err 
 }
 
 func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
-	r, err := scripts.Pause.Run(ctx, q.rdb, scripts.Pause.Keys(&q.keys), scripts.Pause.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", key),
-		scripts.Arg("pause", scripts.Flag(pause)), scripts.Arg("channel", q.keys.Control())))
+	r, err := scripts.Pause.Run(ctx, q.Client, scripts.Pause.Keys(&q.Keys), scripts.Pause.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", key),
+		scripts.Arg("pause", scripts.Flag(pause)), scripts.Arg("channel", q.Keys.Control())))
 	if err != nil {
 		return false, err
 	}
@@ -34,8 +35,8 @@ func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed
 	return r.Int(1) == 1, r.Err
 }
 
-// pauseField is before a group's key in the name of the field of limits that says since when the group is paused.
-const pauseField = "p"
+// PauseField is before a group's key in the name of the field of limits that says since when the group is paused.
+const PauseField = "p"
 
 // holdField is before it in the name of the field that says by which job the group is held back, and of the member of rates that says until when.
 const holdField = "h"
@@ -44,12 +45,12 @@ const holdField = "h"
 func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
 	for next := uint64(0); ; {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Limits, next, pauseField+"*", 1000).Result()
+		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Limits, next, PauseField+"*", 1000).Result()
 		if err != nil {
 			return nil, err
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
-			paused[fields[i][len(pauseField):]] = pausedSince(fields[i+1])
+			paused[fields[i][len(PauseField):]] = pausedSince(fields[i+1])
 		}
 		if next = cursor; next == 0 {
 			return paused, nil
@@ -57,14 +58,14 @@ func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) 
 	}
 }
 
-// countStopped counts the groups that are paused, and those that are held back, by their names, in a look at some 10,000 fields. steady is the time by the clock of
+// CountStopped counts the groups that are paused, and those that are held back, by their names, in a look at some 10,000 fields. steady is the time by the clock of
 // limits.
-func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, heldBack int64, err error) {
+func (q *Queue) CountStopped(ctx context.Context, steady time.Time) (paused, heldBack int64, err error) {
 	const page, pages = 1000, 10
 	pauses, holds := make(map[string]bool), make(map[string]bool) // a group and a serial group of one name are paused, and held back, together
 	next := uint64(0)
 	for range pages {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Limits, next, "["+pauseField+holdField+"]*", page).Result()
+		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Limits, next, "["+PauseField+holdField+"]*", page).Result()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -81,12 +82,12 @@ func (q *Queue) countStopped(ctx context.Context, steady time.Time) (paused, hel
 			}
 		}
 		if len(members) > 0 {
-			ends, err := q.rdb.ZMScore(ctx, q.keys.Rates, members...).Result()
+			ends, err := q.Client.ZMScore(ctx, q.Keys.Rates, members...).Result()
 			if err != nil {
 				return 0, 0, err
 			}
 			for i, end := range ends {
-				if timeOf(end).After(steady) { // else it has passed, and a claim forgets it soon
+				if facts.TimeOf(end).After(steady) { // else it has passed, and a claim forgets it soon
 					holds[members[i][2:]] = true
 				}
 			}
@@ -108,15 +109,15 @@ func pausedSince(value string) time.Time {
 	return time.UnixMicro(n)
 }
 
-// pausedAmong returns which of some groups are paused, and since when.
-func (q *Queue) pausedAmong(ctx context.Context, keys []string) (map[string]time.Time, error) {
+// PausedAmong returns which of some groups are paused, and since when.
+func (q *Queue) PausedAmong(ctx context.Context, keys []string) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
 	for page := range slices.Chunk(keys, 500) {
 		fields := make([]string, len(page))
 		for i, key := range page {
-			fields[i] = pauseField + key
+			fields[i] = PauseField + key
 		}
-		values, err := q.rdb.HMGet(ctx, q.keys.Limits, fields...).Result()
+		values, err := q.Client.HMGet(ctx, q.Keys.Limits, fields...).Result()
 		if err != nil {
 			return nil, err
 		}

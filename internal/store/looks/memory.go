@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -49,14 +49,14 @@ func (q *Queue) Memory(ctx context.Context) (Memory, error) {
 	}
 	var keys []string
 	var parts []func(m *Memory) *int64
-	for name, key := range q.keys.Named {
+	for name, key := range q.Keys.Named {
 		keys, parts = append(keys, key), append(parts, memoryParts[name])
 	}
 	for _, l := range leases {
-		keys = append(keys, q.keys.Inflight(l.Session), q.keys.Stuck(l.Session), q.keys.Progress(l.Session))
+		keys = append(keys, q.Keys.Inflight(l.Session), q.Keys.Stuck(l.Session), q.Keys.Progress(l.Session))
 		parts = append(parts, ofPlaces, ofOther, ofOther)
 	}
-	bytes, err := server.MemoryUsage(ctx, q.rdb, memorySamples, keys)
+	bytes, err := server.MemoryUsage(ctx, q.Client, memorySamples, keys)
 	if err != nil {
 		return Memory{}, err
 	}

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"regexp"
@@ -43,7 +43,7 @@ var allSettings = []*setting{
 		wanted: func(w *Wanted) string { return lengthText(w.MaxLength) },
 	},
 	{
-		field: copyField, config: "CopyDead", form: regexp.MustCompile(`^[!-z|~]{1,200}$`), keeps: true,
+		field: CopyField, config: "CopyDead", form: regexp.MustCompile(`^[!-z|~]{1,200}$`), keeps: true,
 		wanted: func(w *Wanted) string { return w.CopyDead },
 	},
 	{
@@ -76,8 +76,8 @@ func settingOf(field string) *setting {
 	return nil
 }
 
-// readable reports whether a field of the settings has a value that can be read, or is none that is known.
-func readable(field, value string) bool {
+// Readable reports whether a field of the settings has a value that can be read, or is none that is known.
+func Readable(field, value string) bool {
 	s := settingOf(field)
 	return s == nil || s.form.MatchString(value)
 }
@@ -103,6 +103,6 @@ func (s *setting) inWords(value string) string {
 	return s.words(value)
 }
 
-func limitsInWords(value string) string { return LimitsWords(limitsOf(value)) }
+func limitsInWords(value string) string { return LimitsWords(LimitsOf(value)) }
 
 func retentionInWords(value string) string { return RetentionWords(keptOf(value)) }

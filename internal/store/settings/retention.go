@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"cmp"
@@ -12,14 +12,8 @@ import (
 	"github.com/signalbox-go/signalbox"
 )
 
-// retention limits the terminal jobs that are kept. It counts each state separately.
-type retention struct {
-	count int
-	bytes int64
-	age   time.Duration
-}
-
-var defaultRetention = retention{count: 100_000, bytes: 256 << 20, age: 30 * 24 * time.Hour}
+// DefaultRetention is what is kept of dead and cancelled jobs, of each state, if nobody has said anything.
+var DefaultRetention = signalbox.Retention{Jobs: 100_000, Bytes: 256 << 20, Age: 30 * 24 * time.Hour}
 
 // largestNumber and longestKept limit the numbers that scripts read from the settings to 15 digits.
 const (
@@ -46,7 +40,7 @@ func ValidateRetention(r signalbox.Retention) error {
 
 // SetRetention sets what the queue keeps of its dead and cancelled jobs. A field that is 0 gets its default. ValidateRetention must accept r.
 func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.change(ctx, keepField, keptText(r), "set", q.operator, false)
+	_, err := q.change(ctx, keepField, keptText(r), "set", q.Operator, false)
 	return err
 }
 
@@ -59,16 +53,16 @@ const (
 // Filled returns the retention with its defaults, as the settings hold it: in whole microseconds.
 func Filled(r signalbox.Retention) signalbox.Retention {
 	return signalbox.Retention{
-		Jobs:  cmp.Or(r.Jobs, int64(defaultRetention.count)),
-		Bytes: cmp.Or(r.Bytes, defaultRetention.bytes),
-		Age:   cmp.Or(r.Age, defaultRetention.age).Truncate(time.Microsecond),
+		Jobs:  cmp.Or(r.Jobs, DefaultRetention.Jobs),
+		Bytes: cmp.Or(r.Bytes, DefaultRetention.Bytes),
+		Age:   cmp.Or(r.Age, DefaultRetention.Age).Truncate(time.Microsecond),
 	}
 }
 
 // SetCompleted sets which completed jobs the queue keeps: none if r is zero. A field that is 0 gets its default. ValidateRetention must
 // accept r.
 func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
-	_, err := q.change(ctx, completedField, retentionText(r), "set", q.operator, false)
+	_, err := q.change(ctx, completedField, retentionText(r), "set", q.Operator, false)
 	return err
 }
 
@@ -81,7 +75,7 @@ type Ending struct {
 
 // Ending reads it from the settings.
 func (q *Queue) Ending(ctx context.Context) (Ending, error) {
-	values, err := q.rdb.HMGet(ctx, q.keys.Settings, keepField, completedField, copyField).Result()
+	values, err := q.Client.HMGet(ctx, q.Keys.Settings, keepField, completedField, CopyField).Result()
 	if err != nil {
 		return Ending{}, err
 	}

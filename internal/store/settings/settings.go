@@ -1,4 +1,6 @@
-package store
+// Package settings has what a queue's operator and its workers' Configs say of it: limits, what is kept, how long the queue may be, pauses, slots, and who takes no jobs. It says how each
+// setting is written, and which of two that were said counts: docs/decisions/0044-settings.md.
+package settings
 
 import (
 	"cmp"
@@ -11,9 +13,16 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
+
+// A Queue is a queue whose settings are read and made.
+type Queue struct {
+	*facts.Queue
+	Operator string // who makes settings, as scripts want it: see OperatorName
+}
 
 // MaxSlots is the most slots that a worker can have for a queue.
 const MaxSlots = 100_000
@@ -26,8 +35,8 @@ func ValidateSlots(n int) error {
 	return nil
 }
 
-// Settings are those of a queue that people change.
-type Settings struct {
+// Values are the settings of a queue that people change.
+type Values struct {
 	Paused      bool
 	PausedSince time.Time           // by the server's clock; zero if it isn't known, or the queue isn't paused
 	Slots       int                 // that each worker is to have; 0: as its Config says
@@ -42,10 +51,10 @@ type Settings struct {
 }
 
 // Settings reads the queue's settings. It returns a *layout.Error if the queue's layout is older than layout.Number.
-func (q *Queue) Settings(ctx context.Context) (Settings, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
+func (q *Queue) Read(ctx context.Context) (Values, error) {
+	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
-		return Settings{}, err
+		return Values{}, err
 	}
 	if text, noted := fields["layout"]; noted {
 		err = layout.Check(text)
@@ -53,17 +62,17 @@ func (q *Queue) Settings(ctx context.Context) (Settings, error) {
 		err = q.CheckLayout(ctx)
 	}
 	if err != nil {
-		return Settings{}, err
+		return Values{}, err
 	}
-	return settingsOf(fields), nil
+	return Of(fields), nil
 }
 
-// settingsOf reads the fields of the settings.
-func settingsOf(fields map[string]string) Settings {
-	s := Settings{
+// Of reads the fields of the settings.
+func Of(fields map[string]string) Values {
+	s := Values{
 		Retention: keptOf(fields[keepField]),
-		Completed: keptOf(fields[completedField]), Copies: fields[copyField],
-		Limits: limitsOf(fields[limitsField]), GroupLimits: limitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
+		Completed: keptOf(fields[completedField]), Copies: fields[CopyField],
+		Limits: LimitsOf(fields[limitsField]), GroupLimits: LimitsOf(fields[groupLimitsField]), MaxLength: lengthOf(fields[lengthField]),
 	}
 	if n, err := strconv.Atoi(fields[slotsField]); err == nil && ValidateSlots(n) == nil {
 		s.Slots = n
@@ -159,7 +168,7 @@ const quietFor = 24 * time.Hour
 
 // forgetQuiet forgets workers that were to be quiet, or to end, and died.
 func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Settings).Result()
+	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return err
 	}
@@ -179,39 +188,20 @@ func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
 	return nil
 }
 
-// NewSession returns a name for a session of a worker.
-func NewSession(worker string) string { return NewID() + "@" + worker }
-
-// Workers returns the IDs of the workers that have a session with the queue, sorted.
-func (q *Queue) Workers(ctx context.Context) ([]string, error) {
-	sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
-	if err != nil {
-		return nil, err
-	}
-	return (&Situation{Sessions: sessions}).Workers(), nil
-}
-
-// By returns the queue for calls of an operator: the name of a person or a program, for those who look at who has set what. What can't be part of such a name is replaced.
-func (q *Queue) By(operator string) *Queue {
-	by := *q
-	by.operator = operatorName(operator)
-	return &by
-}
-
-// operatorName returns who changes a setting, as scripts want it: "operator", a space and a name without spaces.
-func operatorName(name string) string {
+// OperatorName returns who changes a setting, as scripts want it: "operator", a space and a name without spaces.
+func OperatorName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
 			return '_'
 		}
 		return r
-	}, cutText(name, 100))
+	}, CutText(name, 100))
 	return "operator " + cmp.Or(name, "-")
 }
 
 // set changes a field of the queue's settings of which nothing is remembered, and has all its workers look at them.
 func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
-	r, err := q.change(ctx, field, value, "", q.operator, false)
+	r, err := q.change(ctx, field, value, "", q.Operator, false)
 	if err != nil {
 		return false, err
 	}
@@ -224,8 +214,8 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 
 // change changes a setting, and has all workers look at it: see set.lua.
 func (q *Queue) change(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
-	r, err := scripts.Set.Run(ctx, q.rdb, scripts.Set.Keys(&q.keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
-		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", scripts.Flag(bounds)), scripts.Arg("channel", q.keys.Control())))
+	r, err := scripts.Set.Run(ctx, q.Client, scripts.Set.Keys(&q.Keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
+		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", scripts.Flag(bounds)), scripts.Arg("channel", q.Keys.Control())))
 	if err != nil {
 		return nil, err
 	}

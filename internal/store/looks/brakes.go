@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -28,7 +29,7 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 	var runs *redis.MapStringStringCmd
 	b, err := q.brakes(ctx, "", now, func(p redis.Pipeliner) {
 		if l.Running > 0 {
-			runs = p.HGetAll(ctx, q.keys.Running)
+			runs = p.HGetAll(ctx, q.Keys.Running)
 		}
 		for _, add := range beside {
 			add(p)
@@ -50,11 +51,11 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Limits, now time.Time) (Brakes, error) {
 	var own, state, paused *redis.StringCmd
 	b, err := q.brakes(ctx, key, now, func(p redis.Pipeliner) {
-		own, state = p.HGet(ctx, q.keys.Limits, "g"+key[1:]), p.HGet(ctx, q.keys.Groups, key)
-		paused = p.HGet(ctx, q.keys.Limits, pauseField+key)
+		own, state = p.HGet(ctx, q.Keys.Limits, "g"+key[1:]), p.HGet(ctx, q.Keys.Groups, key)
+		paused = p.HGet(ctx, q.Keys.Limits, settings.PauseField+key)
 	}, func() signalbox.Limits {
 		if text, err := own.Result(); err == nil {
-			return LimitsIn(ownLimitsOf(text), usual)
+			return settings.LimitsIn(settings.OwnLimitsOf(text), usual)
 		}
 		return usual
 	})
@@ -74,8 +75,8 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func(redis.Pipeliner), limits func() signalbox.Limits) (Brakes, error) {
 	var until, at *redis.FloatCmd
 	var clock *redis.StringCmd
-	cmds, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		until, at, clock = p.ZScore(ctx, q.keys.Rates, "h"+key), p.ZScore(ctx, q.keys.Rates, key), p.HGet(ctx, q.keys.Stats, clockField)
+	cmds, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		until, at, clock = p.ZScore(ctx, q.Keys.Rates, "h"+key), p.ZScore(ctx, q.Keys.Rates, key), p.HGet(ctx, q.Keys.Stats, settings.ClockField)
 		more(p)
 		return nil
 	})
@@ -88,11 +89,11 @@ func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func
 		}
 	}
 	b := Brakes{Limits: limits()}
-	ahead := limitsClock(clock.Val(), now)
-	if held := timeOf(until.Val()).Add(-ahead); held.After(now) {
+	ahead := settings.LimitsClock(clock.Val(), now)
+	if held := facts.TimeOf(until.Val()).Add(-ahead); held.After(now) {
 		b.HeldUntil = held
 	}
-	if pause := pauseOf(b.Limits.Rate, timeOf(at.Val()).Add(-ahead).Sub(now)); pause > 0 {
+	if pause := pauseOf(b.Limits.Rate, facts.TimeOf(at.Val()).Add(-ahead).Sub(now)); pause > 0 {
 		b.Allowed = now.Add(pause)
 	}
 	return b, nil
@@ -116,7 +117,7 @@ func (q *Queue) readBrakes(ctx context.Context, v *View, s *Situation) (err erro
 	if v.State != signalbox.StateReady && v.State != signalbox.StateScheduled {
 		return nil
 	}
-	key := facts.GroupOf(v.raw)
+	key := facts.GroupOf(v.Record)
 	if s.Queue, err = q.queueBrakes(ctx, s.Settings.Limits, s.At); err != nil || key == "" || key == "g"+wire.Unstarted {
 		return err
 	}

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type Listing struct {
 	After    string // the Cursor of a View
 }
 
-// maxLooked is how many IDs a call looks at.
-const maxLooked = 250
+// MaxLooked is how many IDs a call looks at.
+const MaxLooked = 250
 
 // A pager reads the jobs of a state, a page at a time.
 type pager interface {
@@ -80,7 +80,7 @@ func (q *Queue) pager(l Listing) (pager, error) {
 
 // view returns what is known of a job by its place.
 func (q *Queue) view(id string, state signalbox.State) View {
-	return View{Job: signalbox.Job{ID: id, Queue: q.name, Namespace: q.namespace}, State: state}
+	return View{Job: signalbox.Job{ID: id, Queue: q.Name, Namespace: q.Namespace}, State: state}
 }
 
 // A sortedPager reads a sorted set: jobs that are scheduled or have ended, or ready ones in the lines of groups.
@@ -120,9 +120,9 @@ func (s *sortedPager) skip() {
 
 func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err error) {
 	q := s.q
-	r, err := scripts.Page.Run(ctx, q.rdb, scripts.Page.Keys(&q.keys), scripts.Page.Args(0,
-		scripts.Arg("state", string(s.state)), scripts.Arg("score", scoreText(s.score)), scripts.Arg("member", s.member), scripts.Arg("count", q.looked),
-		scripts.Arg("room", q.room), scripts.Arg("prefix", s.prefix)))
+	r, err := scripts.Page.Run(ctx, q.Client, scripts.Page.Keys(&q.Keys), scripts.Page.Args(0,
+		scripts.Arg("state", string(s.state)), scripts.Arg("score", scoreText(s.score)), scripts.Arg("member", s.member), scripts.Arg("count", q.Looked),
+		scripts.Arg("room", q.Room), scripts.Arg("prefix", s.prefix)))
 	if err != nil {
 		return nil, false, err
 	}
@@ -166,7 +166,7 @@ func (s *sortedPager) next(ctx context.Context) (page []View, more bool, err err
 				view.placed(elements[2*i+1], records[n])
 			}
 			view.Cursor = q.cursorText(c)
-			if at := float64(view.At.UnixMicro()); view.raw != "" && s.state == signalbox.StateAwaiting || s.state != signalbox.StateAwaiting && (!own || s.from <= at && at <= s.to) {
+			if at := float64(view.At.UnixMicro()); view.Record != "" && s.state == signalbox.StateAwaiting || s.state != signalbox.StateAwaiting && (!own || s.from <= at && at <= s.to) {
 				page = append(page, view)
 			}
 			n++

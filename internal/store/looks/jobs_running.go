@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"cmp"
@@ -20,13 +20,9 @@ type runningPager struct {
 	session  string // that is being read; "": none yet
 	token    int64  // the place in it: behind the delivery of this token and ID
 	id       string
-	left     []grant // that are still to be returned
+	left     []facts.Grant // that are still to be returned
 	sessions []string
 	listed   bool // sessions are those behind session
-}
-
-func (g grant) compare(o grant) int {
-	return cmp.Or(cmp.Compare(g.token, o.token), strings.Compare(g.id, o.id))
 }
 
 func (q *Queue) running(l Listing, after *cursor) (*runningPager, error) {
@@ -59,7 +55,7 @@ func (s *runningPager) next(ctx context.Context) (page []View, more bool, err er
 			return nil, false, err
 		}
 	}
-	some := s.left[:min(len(s.left), s.q.looked)]
+	some := s.left[:min(len(s.left), s.q.Looked)]
 	page, n, err := s.views(ctx, some)
 	s.left = s.left[n:]
 	return page, true, err
@@ -67,7 +63,7 @@ func (s *runningPager) next(ctx context.Context) (page []View, more bool, err er
 
 // list reads which sessions there are, from the place on.
 func (s *runningPager) list(ctx context.Context) error {
-	all, err := s.q.rdb.ZRange(ctx, s.q.keys.Sessions, 0, -1).Result()
+	all, err := s.q.Client.ZRange(ctx, s.q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return err
 	}
@@ -78,38 +74,38 @@ func (s *runningPager) list(ctx context.Context) error {
 }
 
 // read returns the deliveries of the session behind the place.
-func (s *runningPager) read(ctx context.Context) ([]grant, error) {
+func (s *runningPager) read(ctx context.Context) ([]facts.Grant, error) {
 	all, err := s.q.grants(ctx, s.session)
-	place := grant{token: s.token, id: s.id}
-	return slices.DeleteFunc(all, func(h grant) bool { return h.compare(place) <= 0 || !strings.HasPrefix(h.id, s.prefix) }), err
+	place := facts.Grant{Token: s.token, ID: s.id}
+	return slices.DeleteFunc(all, func(h facts.Grant) bool { return byToken(h, place) <= 0 || !strings.HasPrefix(h.ID, s.prefix) }), err
 }
 
 // grants returns what a session's hash has, in the order of the tokens.
-func (q *Queue) grants(ctx context.Context, session string) (all []grant, err error) {
+func (q *Queue) grants(ctx context.Context, session string) (all []facts.Grant, err error) {
 	for next := uint64(0); ; {
 		var fields []string
-		if fields, next, err = q.rdb.HScan(ctx, q.keys.Inflight(session), next, "", facts.MaxScanned).Result(); err != nil {
+		if fields, next, err = q.Client.HScan(ctx, q.Keys.Inflight(session), next, "", facts.MaxScanned).Result(); err != nil {
 			return nil, err
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
-			all = append(all, grant{token: tokenOf(fields[i+1]), id: fields[i], value: fields[i+1]})
+			all = append(all, facts.Grant{Token: facts.TokenOf(fields[i+1]), ID: fields[i], Value: fields[i+1]})
 		}
 		if next == 0 {
 			break
 		}
 	}
-	slices.SortFunc(all, grant.compare)
-	return slices.CompactFunc(all, func(a, b grant) bool { return a.id == b.id }), nil // a scan may return one twice
+	slices.SortFunc(all, byToken)
+	return slices.CompactFunc(all, func(a, b facts.Grant) bool { return a.ID == b.ID }), nil // a scan may return one twice
 }
 
 // views returns those of the deliveries that still run, as far as their records have room in a call, and how many it has asked for.
-func (s *runningPager) views(ctx context.Context, some []grant) (page []View, n int, err error) {
+func (s *runningPager) views(ctx context.Context, some []facts.Grant) (page []View, n int, err error) {
 	q := s.q
-	args := scripts.Deliveries.Args(len(some), scripts.Arg("room", q.room))
+	args := scripts.Deliveries.Args(len(some), scripts.Arg("room", q.Room))
 	for _, h := range some {
-		args = append(args, h.id)
+		args = append(args, h.ID)
 	}
-	r, err := scripts.Deliveries.Run(ctx, q.rdb, scripts.Deliveries.Keys(&q.keys, q.keys.Inflight(s.session)), args)
+	r, err := scripts.Deliveries.Run(ctx, q.Client, scripts.Deliveries.Keys(&q.Keys, q.Keys.Inflight(s.session)), args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -128,16 +124,21 @@ func (s *runningPager) views(ctx context.Context, some []grant) (page []View, n 
 		if !runs {
 			continue
 		}
-		view := q.view(some[i].id, signalbox.StateRunning)
+		view := q.view(some[i].ID, signalbox.StateRunning)
 		view.runs(s.session, value)
 		view.read(records[i])
 		if note, ok := notes[i].(string); ok {
 			view.Note = noteOf(note)
 		}
 		view.Cursor = q.cursorText(cursor{
-			state: signalbox.StateRunning, member: s.session, number: some[i].token, anchors: []anchor{{id: some[i].id}},
+			state: signalbox.StateRunning, member: s.session, number: some[i].Token, anchors: []anchor{{id: some[i].ID}},
 		})
 		page = append(page, view)
 	}
 	return page, len(values), nil
+}
+
+// byToken compares grants in the order of their tokens.
+func byToken(g, o facts.Grant) int {
+	return cmp.Or(cmp.Compare(g.Token, o.Token), strings.Compare(g.ID, o.ID))
 }

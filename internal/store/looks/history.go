@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -39,12 +40,12 @@ type History struct {
 type Period struct {
 	Start, End time.Time
 	Totals
-	Wait, Run Histogram
+	Wait, Run facts.Histogram
 }
 
 // History reads the queue's history. What can't be read is in the error, and the history is what the rest says.
 func (q *Queue) History(ctx context.Context, step Step) (History, error) {
-	r, err := scripts.History.Run(ctx, q.rdb, scripts.History.Keys(&q.keys), scripts.History.Args(0, scripts.Arg("letter", step.letter), scripts.Arg("fields", step.fields)))
+	r, err := scripts.History.Run(ctx, q.Client, scripts.History.Keys(&q.Keys), scripts.History.Args(0, scripts.Arg("letter", step.letter), scripts.Arg("fields", step.fields)))
 	if err != nil {
 		return History{}, q.badStats(err)
 	}
@@ -63,7 +64,7 @@ func (q *Queue) Totals(ctx context.Context) (at time.Time, t Totals, err error) 
 // badStats adds the keys to an error of Redis.
 func (q *Queue) badStats(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.keys.Stats, q.keys.History, err)
+		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.Keys.Stats, q.Keys.History, err)
 	}
 	return err
 }
@@ -108,7 +109,7 @@ func parseHistory(r *scripts.Reply, step Step) (History, error) {
 type sample struct {
 	us        int64 // when, by the server's clock
 	totals    Totals
-	wait, run Histogram
+	wait, run facts.Histogram
 	resumed   bool // nobody had looked for a long time before
 }
 
@@ -134,27 +135,10 @@ func parseSample(text string) (s sample, err error) {
 	}
 	waits, runs, both := strings.Cut(histograms, ";")
 	runs, _, _ = strings.Cut(runs, ";")
-	if !both || !s.wait.parse(waits) || !s.run.parse(runs) {
+	if !both || !s.wait.Parse(waits) || !s.run.Parse(runs) {
 		return sample{}, errNoSample
 	}
 	return s, nil
-}
-
-// parse reads what text returns. It reports whether it could.
-func (h *Histogram) parse(text string) bool {
-	if text == "" {
-		return true
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		bucket, number, _ := strings.Cut(part, ":")
-		i, err := strconv.Atoi(bucket)
-		n, err2 := strconv.ParseInt(number, 10, 64)
-		if err != nil || err2 != nil || i < 0 || i >= len(h) || n < 0 {
-			return false
-		}
-		h[i] = n
-	}
-	return true
 }
 
 // periods returns what happened between samples, of which live is the one of this moment. The last sample of each minute or hour counts.
@@ -167,7 +151,7 @@ func periods(samples []sample, live sample, step Step) []Period {
 	slices.SortStableFunc(samples, func(a, b sample) int { return int(min(max(a.us-b.us, -1), 1)) })
 
 	var list []Period
-	var wait, run Histogram
+	var wait, run facts.Histogram
 	before := samples[0]
 	for i, s := range samples[1:] {
 		next := i + 2
@@ -180,7 +164,7 @@ func periods(samples []sample, live sample, step Step) []Period {
 		if p.Totals = s.totals.minus(before.totals); !p.fell() {
 			list = append(list, p)
 		}
-		before, wait, run = s, Histogram{}, Histogram{}
+		before, wait, run = s, facts.Histogram{}, facts.Histogram{}
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -32,12 +32,12 @@ type Totals struct {
 // Counts returns the queue's counts. All are of one moment, except Running: sessions that
 // open while it is counted are missed.
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
-	k := &q.keys
-	sessions, err := q.rdb.ZRange(ctx, k.Sessions, 0, -1).Result()
+	k := &q.Keys
+	sessions, err := q.Client.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {
 		return Counts{}, err
 	}
-	tx := q.rdb.TxPipeline()
+	tx := q.Client.TxPipeline()
 	sum := func(cmds ...*redis.IntCmd) (n int64) {
 		for _, cmd := range cmds {
 			n += cmd.Val()
@@ -65,9 +65,9 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 func parseTotals(stats map[string]string) (t Totals, err error) {
 	var errs []error
 	for field, total := range map[string]*int64{
-		"enqueued": &t.Enqueued, string(Completed): &t.Completed, string(Retry): &t.Retried,
-		string(Delay): &t.Delayed, string(Return): &t.Returned, string(Dead): &t.Dead,
-		string(Cancelled): &t.Cancelled, "crashed": &t.Crashed, "deleted": &t.Deleted, "revived": &t.Revived, "expired": &t.Expired,
+		"enqueued": &t.Enqueued, "completed": &t.Completed, "retry": &t.Retried,
+		"delay": &t.Delayed, "return": &t.Returned, "dead": &t.Dead,
+		"cancelled": &t.Cancelled, "crashed": &t.Crashed, "deleted": &t.Deleted, "revived": &t.Revived, "expired": &t.Expired,
 	} {
 		if v, ok := stats[field]; ok {
 			*total, err = strconv.ParseInt(v, 10, 64)

@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
@@ -50,7 +51,7 @@ func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse,
 
 // GroupInUse returns what there is of one group, by its key with the first byte, and whether jobs hold it or wait in its lines.
 func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found bool, err error) {
-	value, err := q.rdb.HGet(ctx, q.keys.Groups, key).Result()
+	value, err := q.Client.HGet(ctx, q.Keys.Groups, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return g, false, nil
 	}
@@ -69,7 +70,7 @@ func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found
 func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool, err error) {
 	seen := make(map[string]bool)
 	for next := uint64(0); ; {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Groups, next, "", 1000).Result()
+		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Groups, next, "", 1000).Result()
 		if err != nil {
 			return nil, false, err
 		}
@@ -87,11 +88,11 @@ func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool,
 
 // countLines counts the jobs that wait in the lines of some groups.
 func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
-	counts, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	counts, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range groups {
 			for _, class := range []string{"0", "1", "2"} {
 				line := class + groups[i].Key
-				p.ZLexCount(ctx, q.keys.Lined, "["+line+"\x01", "("+line+"\x02")
+				p.ZLexCount(ctx, q.Keys.Lined, "["+line+"\x01", "("+line+"\x02")
 			}
 		}
 		return nil
@@ -107,15 +108,15 @@ func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
 
 // boundsOf fills in what bounds some groups.
 func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
-	settings, err := q.Settings(ctx)
+	made, err := q.settings().Read(ctx)
 	if err != nil {
 		return err
 	}
-	own, err := q.GroupLimits(ctx)
+	own, err := q.settings().GroupLimits(ctx)
 	if err != nil {
 		return err
 	}
-	holds, err := q.Holds(ctx)
+	holds, err := q.settings().Holds(ctx)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
 	for i := range groups {
 		keys[i] = groups[i].Key
 	}
-	paused, err := q.pausedAmong(ctx, keys)
+	paused, err := q.settings().PausedAmong(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -133,10 +134,10 @@ func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
 	}
 	for i := range groups {
 		g := &groups[i]
-		g.Until, g.Limits = until[g.Key], settings.GroupLimits
+		g.Until, g.Limits = until[g.Key], made.GroupLimits
 		g.Since, g.Paused = paused[g.Key]
 		if l, ok := own[g.Key[1:]]; ok {
-			g.Limits = LimitsIn(l, g.Limits)
+			g.Limits = settings.LimitsIn(l, g.Limits)
 		}
 		if g.Key[0] == 's' {
 			g.Limits.Running = 1

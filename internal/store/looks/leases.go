@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/signalbox-go/signalbox"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 	"github.com/signalbox-go/signalbox/internal/wire"
@@ -19,17 +20,17 @@ type Lease struct {
 }
 
 // Worker returns the ID of the worker that has the session.
-func (l *Lease) Worker() string { return ownerOf(l.Session) }
+func (l *Lease) Worker() string { return facts.OwnerOf(l.Session) }
 
 // Leases returns the sessions that are registered.
 func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
-	sessions, err := q.rdb.ZRangeWithScores(ctx, q.keys.Sessions, 0, -1).Result()
+	sessions, err := q.Client.ZRangeWithScores(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
 	leases := make([]Lease, len(sessions))
 	for i, z := range sessions {
-		leases[i] = Lease{Session: fmt.Sprint(z.Member), Until: timeOf(z.Score)}
+		leases[i] = Lease{Session: fmt.Sprint(z.Member), Until: facts.TimeOf(z.Score)}
 	}
 	return leases, nil
 }
@@ -40,8 +41,8 @@ func (q *Queue) Runs(ctx context.Context, session string) ([]View, error) {
 	all, err := q.grants(ctx, session)
 	views := make([]View, len(all))
 	for i, h := range all {
-		views[i] = q.view(h.id, signalbox.StateRunning)
-		views[i].runs(session, h.value)
+		views[i] = q.view(h.ID, signalbox.StateRunning)
+		views[i].runs(session, h.Value)
 	}
 	for some := range slices.Chunk(views, kindsRead) {
 		if err == nil {
@@ -62,7 +63,7 @@ func (q *Queue) readKinds(ctx context.Context, views []View) error {
 	for i := range views {
 		args = append(args, views[i].Job.ID)
 	}
-	r, err := scripts.Kinds.Run(ctx, q.rdb, scripts.Kinds.Keys(&q.keys), args)
+	r, err := scripts.Kinds.Run(ctx, q.Client, scripts.Kinds.Keys(&q.Keys), args)
 	if err != nil {
 		return err
 	}
@@ -82,16 +83,4 @@ func (q *Queue) readKinds(ctx context.Context, views []View) error {
 		}
 	}
 	return nil
-}
-
-// Workers returns the IDs of the workers that have a session with the queue, sorted.
-func (s *Situation) Workers() []string {
-	var workers []string
-	for _, session := range s.Sessions {
-		if worker := workerOf(session); worker != "" {
-			workers = append(workers, worker)
-		}
-	}
-	slices.Sort(workers)
-	return slices.Compact(workers)
 }

@@ -1,4 +1,4 @@
-package store
+package settings
 
 import (
 	"cmp"
@@ -10,13 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
-	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
 const (
@@ -109,8 +106,8 @@ func LimitsIn(own, usual signalbox.Limits) signalbox.Limits {
 	return usual
 }
 
-// limitsOf reads such a text. What can't be read counts as none, as it does for the scripts.
-func limitsOf(text string) (l signalbox.Limits) {
+// LimitsOf reads such a text. What can't be read counts as none, as it does for the scripts.
+func LimitsOf(text string) (l signalbox.Limits) {
 	var running, jobs, burst int
 	var us int64
 	if n, err := fmt.Sscanf(text, "%d %d %d %d", &running, &jobs, &us, &burst); n != 4 || err != nil {
@@ -123,8 +120,8 @@ func limitsOf(text string) (l signalbox.Limits) {
 	return l
 }
 
-// ownLimitsOf reads the limits of a single group: a field is 0 where it is as for all groups, and NoLimit where there is none.
-func ownLimitsOf(text string) (l signalbox.Limits) {
+// OwnLimitsOf reads the limits of a single group: a field is 0 where it is as for all groups, and NoLimit where there is none.
+func OwnLimitsOf(text string) (l signalbox.Limits) {
 	fields := strings.Fields(text)
 	if len(fields) != 4 {
 		return signalbox.Limits{Running: signalbox.NoLimit, Rate: signalbox.Rate{Jobs: signalbox.NoLimit}} // as the scripts read it
@@ -135,7 +132,7 @@ func ownLimitsOf(text string) (l signalbox.Limits) {
 			fields[i] = "0"
 		}
 	}
-	l = limitsOf(strings.Join(fields, " "))
+	l = LimitsOf(strings.Join(fields, " "))
 	if l.Running == 0 && !inherits[0] {
 		l.Running = signalbox.NoLimit
 	}
@@ -159,7 +156,7 @@ func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool
 
 // setBound sets a setting that bounds what runs or how many jobs there are; "" removes it. It reports whether it is another one than before.
 func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool, err error) {
-	r, first, err := q.alter(ctx, settingOf(field), value, "set", q.operator)
+	r, first, err := q.alter(ctx, settingOf(field), value, "set", q.Operator)
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +175,7 @@ func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed
 // SetLimitsOf sets the limits of the group and of the serial group of a name. A field that is 0 is as for all groups, so the zero value removes what was set. A serial
 // group keeps the rate: one job of it runs at a time, whatever Running says. It reports whether the limits are others than before.
 func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limits) (changed bool, err error) {
-	r, err := q.limitGroup(ctx, group, limitsText(l, unsetOf), "set", q.operator, "")
+	r, err := q.limitGroup(ctx, group, limitsText(l, unsetOf), "set", q.Operator, "")
 	if err != nil {
 		return false, err
 	}
@@ -187,14 +184,14 @@ func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limit
 
 // GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups: see SetLimitsOf.
 func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
+	fields, err := q.Client.HGetAll(ctx, q.Keys.Limits).Result()
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]signalbox.Limits, len(fields))
 	for key, text := range fields {
 		if name, ok := strings.CutPrefix(key, "g"); ok {
-			all[name] = ownLimitsOf(text)
+			all[name] = OwnLimitsOf(text)
 		}
 	}
 	return all, nil
@@ -204,7 +201,7 @@ func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, e
 // the next job may start.
 func (q *Queue) relieve(ctx context.Context) error {
 	err := q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
-		fields, cursor, err := q.rdb.HScan(ctx, q.keys.Groups, next, "", maxRelieved).Result()
+		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Groups, next, "", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
 			if g, ok := facts.ParseGroup(fields[i+1]); ok && g.Waits() {
 				keys = append(keys, fields[i])
@@ -216,7 +213,7 @@ func (q *Queue) relieve(ctx context.Context) error {
 		return err
 	}
 	return q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
-		fields, cursor, err := q.rdb.ZScan(ctx, q.keys.Rates, next, "[gs]*", maxRelieved).Result()
+		fields, cursor, err := q.Client.ZScan(ctx, q.Keys.Rates, next, "[gs]*", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
 			keys = append(keys, fields[i])
 		}
@@ -231,7 +228,7 @@ func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys [
 			return err
 		}
 		for some := range slices.Chunk(keys, maxRelieved) {
-			if _, err := q.limit(ctx, "", "", "", q.operator, "", some...); err != nil {
+			if _, err := q.limit(ctx, "", "", "", q.Operator, "", some...); err != nil {
 				return err
 			}
 		}
@@ -244,9 +241,9 @@ func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys [
 // maxRelieved is at how many groups a call looks.
 const maxRelieved = 500
 
-// limitsClock returns by how much the clock of limits is ahead of Redis' clock, which shows now. text is what the script of a claim has noted of it: see
+// LimitsClock returns by how much the clock of limits is ahead of Redis' clock, which shows now. text is what the script of a claim has noted of it: see
 // the function limits_clock.
-func limitsClock(text string, now time.Time) time.Duration {
+func LimitsClock(text string, now time.Time) time.Duration {
 	var seen, ahead int64
 	if n, err := fmt.Sscanf(text, "%d %d", &seen, &ahead); n != 2 || err != nil {
 		return 0
@@ -254,95 +251,8 @@ func limitsClock(text string, now time.Time) time.Duration {
 	return max(time.Duration(ahead)*time.Microsecond, time.UnixMicro(seen).Sub(now))
 }
 
-// clockField is the field of the statistics that has that text.
-const clockField = "clock"
-
-// longestHold is for how long jobs can be held back.
-const longestHold = 24 * time.Hour
-
-// HoldBack keeps the jobs of a group from starting for a time, or all of the queue. group is a key with its first byte, and "" for the queue. by is the ID of
-// the job whose handler asks for it, or "". An end that is earlier than one that was set before changes nothing. 0 ends what was set. It returns until
-// when jobs are held back, by the server's clock; zero if they aren't.
-func (q *Queue) HoldBack(ctx context.Context, group, by string, d time.Duration) (until time.Time, err error) {
-	r, err := scripts.Hold.Run(ctx, q.rdb, scripts.Hold.Keys(&q.keys), scripts.Hold.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", group),
-		scripts.Arg("hold", min(d, longestHold).Microseconds()), scripts.Arg("by", by), scripts.Arg("channel", q.keys.Control())))
-	if err != nil {
-		return until, err
-	}
-	if err := r.Status("ok"); err != nil {
-		return until, err
-	}
-	if us := r.Int(1); us > 0 {
-		until = time.UnixMicro(us)
-	}
-	return until, r.Err
-}
-
-// A Hold says until when jobs of a queue are held back.
-type Hold struct {
-	Group string // key of the group with its first byte; "" for the whole queue
-	Until time.Time
-	By    string // ID of the job whose handler asked for it; "" for an operator
-}
-
-// maxHolds is how many holds are looked up at a time.
-const maxHolds = 500
-
-// Holds returns which jobs are held back at the present: the queue first, then its groups by their keys.
-func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
-	fields, err := q.rdb.HGetAll(ctx, q.keys.Limits).Result()
-	if err != nil {
-		return nil, err
-	}
-	var members []string
-	for field := range fields {
-		if strings.HasPrefix(field, "h") {
-			members = append(members, field)
-		}
-	}
-	if len(members) == 0 {
-		return nil, nil
-	}
-	now, err := q.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	text, err := q.rdb.HMGet(ctx, q.keys.Stats, clockField).Result()
-	if err != nil {
-		return nil, err
-	}
-	noted, _ := text[0].(string)
-	ahead := limitsClock(noted, now)
-	slices.Sort(members)
-	var holds []Hold
-	for page := range slices.Chunk(members, maxHolds) {
-		ends, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, member := range page {
-				p.ZScore(ctx, q.keys.Rates, member)
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, err
-		}
-		for i, end := range ends {
-			if until := timeOf(end.(*redis.FloatCmd).Val()).Add(-ahead); until.After(now) { // else it has passed, and a claim forgets it soon
-				holds = append(holds, Hold{page[i][1:], until, fields[page[i]]})
-			}
-		}
-	}
-	return holds, nil
-}
-
-// Group returns the key of the group that the delivery's job is of, with its first byte: 's' if it is serial, else 'g'. "" if it is of none, also for
-// a job that expires, and waits in a line for that.
-func (d *Delivery) Group() string {
-	key := facts.GroupOf(string(d.record[:min(len(d.record), 300)]))
-	if key == "g"+wire.Unstarted {
-		return ""
-	}
-	return key
-}
+// ClockField is the field of the statistics that has that text.
+const ClockField = "clock"
 
 // limitGroup changes the limits of one group, and of the serial group of that name: see limit.lua.
 func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of string) (*scripts.Reply, error) {
@@ -352,20 +262,20 @@ func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of strin
 // limit changes limits: see limit.lua.
 func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*scripts.Reply, error) {
 	for {
-		sessions, err := q.Site().SessionsOf(ctx, nil)
+		sessions, err := q.SessionsOf(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
-		keys := scripts.Limit.Keys(&q.keys)
+		keys := scripts.Limit.Keys(&q.Keys)
 		for _, session := range sessions {
-			keys = append(keys, q.keys.Inflight(session))
+			keys = append(keys, q.Keys.Inflight(session))
 		}
-		args := scripts.Limit.Args(len(groups), scripts.Arg("protocol", layout.Protocol), scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channel", q.keys.Control()),
+		args := scripts.Limit.Args(len(groups), scripts.Arg("protocol", layout.Protocol), scripts.Arg("inflight", q.Keys.Inflight("")), scripts.Arg("channel", q.Keys.Control()),
 			scripts.Arg("field", field), scripts.Arg("value", value), scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("of", of))
 		for _, key := range groups {
 			args = append(args, key)
 		}
-		r, err := scripts.Limit.Run(ctx, q.rdb, keys, args)
+		r, err := scripts.Limit.Run(ctx, q.Client, keys, args)
 		if err != nil {
 			return nil, err
 		}

@@ -1,10 +1,11 @@
-package store
+package looks
 
 import (
 	"context"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
 
 // maxAsked limits the questions in one pipeline of Running: the number of IDs times the number of sessions.
@@ -14,12 +15,12 @@ const maxAsked = 20_000
 // the call. If a job moves meanwhile, either answer is possible. It uses pipelines of limited size. It begins no pipeline after ctx
 // has ended.
 func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
-	sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
+	sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
 	}
 	running := make([]bool, 0, len(ids))
-	for some := range slices.Chunk(ids, MaxBatch) {
+	for some := range slices.Chunk(ids, facts.MaxScanned) {
 		flags := make([]bool, len(some))
 		for part := range slices.Chunk(sessions, max(maxAsked/len(some), 1)) {
 			if err := q.runningIn(ctx, part, some, flags); err != nil {
@@ -37,9 +38,9 @@ func (q *Queue) runningIn(ctx context.Context, sessions, ids []string, flags []b
 		return err
 	}
 	tokens := make([]*redis.SliceCmd, len(sessions))
-	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, session := range sessions {
-			tokens[i] = p.HMGet(ctx, q.keys.Inflight(session), ids...)
+			tokens[i] = p.HMGet(ctx, q.Keys.Inflight(session), ids...)
 		}
 		return nil
 	})

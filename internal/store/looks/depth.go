@@ -1,4 +1,4 @@
-package store
+package looks
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
 // ReportFor is how long a silent client remains the queue's reporter. It is longer than a minute, OpenTelemetry's period. So a client
@@ -61,7 +62,7 @@ func (q *Queue) StopReporting(ctx context.Context, client string) error {
 }
 
 func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
-	r, err := scripts.Report.Run(ctx, q.rdb, scripts.Report.Keys(&q.keys),
+	r, err := scripts.Report.Run(ctx, q.Client, scripts.Report.Keys(&q.Keys),
 		scripts.Report.Args(0, scripts.Arg("client", client), scripts.Arg("ttl", ttl.Milliseconds())))
 	if err != nil {
 		return false, err
@@ -72,17 +73,17 @@ func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (b
 
 // Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, HeldGroups and Running: it doesn't count sessions that open meanwhile.
 func (q *Queue) Depths(ctx context.Context) (Depths, error) {
-	k := &q.keys
-	sessions, err := q.rdb.ZRange(ctx, k.Sessions, 0, -1).Result()
+	k := &q.Keys
+	sessions, err := q.Client.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {
 		return Depths{}, err
 	}
 	keys := scripts.Depth.Keys(k)
-	n := min(len(sessions), maxSessions)
+	n := min(len(sessions), facts.MaxActSessions)
 	for _, id := range sessions[:n] {
 		keys = append(keys, k.Inflight(id))
 	}
-	r, err := scripts.Depth.Run(ctx, q.rdb, keys, nil)
+	r, err := scripts.Depth.Run(ctx, q.Client, keys, nil)
 	if err != nil {
 		return Depths{}, err
 	}
@@ -91,7 +92,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 		return Depths{}, err
 	}
 	if d.named {
-		if d.PausedGroups, d.HeldGroups, err = q.countStopped(ctx, d.steady); err != nil {
+		if d.PausedGroups, d.HeldGroups, err = q.settings().CountStopped(ctx, d.steady); err != nil {
 			return Depths{}, err
 		}
 	}
@@ -99,7 +100,7 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 		d.limited()
 		return d, nil
 	}
-	others, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	others, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, id := range sessions[n:] {
 			p.HLen(ctx, k.Inflight(id))
 		}
@@ -115,20 +116,16 @@ func (q *Queue) Depths(ctx context.Context) (Depths, error) {
 	return d, nil
 }
 
-// maxSessions is how many sessions the script counts: a call has no more than scripts.MaxArgs arguments. Other calls, made a moment later,
-// count the jobs of further sessions.
-const maxSessions = scripts.MaxArgs - 100
-
 func parseDepths(r *scripts.Reply) (Depths, error) {
 	if err := r.Status("ok"); err != nil {
 		return Depths{}, err
 	}
 	d := Depths{Ready: r.Int(2), Scheduled: r.Int(3), Running: r.Int(4), Dead: r.Int(5), Cancelled: r.Int(6), Completed: r.Int(8), Awaiting: r.Int(16)}
 	now, since := r.Int(1), r.Int(7)
-	at, heldUntil := timeOf(facts.ParseScore(r.Str(11))), timeOf(facts.ParseScore(r.Str(12)))
-	ahead := limitsClock(r.Str(13), time.UnixMicro(now))
+	at, heldUntil := facts.TimeOf(facts.ParseScore(r.Str(11))), facts.TimeOf(facts.ParseScore(r.Str(12)))
+	ahead := settings.LimitsClock(r.Str(13), time.UnixMicro(now))
 	d.Blocked, d.named = r.Int(14), r.Int(15) > 0
-	d.Paused, d.limits, d.steady = r.Str(9) != "", limitsOf(r.Str(10)), time.UnixMicro(now).Add(ahead)
+	d.Paused, d.limits, d.steady = r.Str(9) != "", settings.LimitsOf(r.Str(10)), time.UnixMicro(now).Add(ahead)
 	d.early = pauseOf(d.limits.Rate, at.Add(-ahead).Sub(time.UnixMicro(now))) > 0
 	if until := heldUntil.Add(-ahead); until.After(time.UnixMicro(now)) {
 		d.HeldUntil = until
