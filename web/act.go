@@ -3,179 +3,28 @@ package web
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/inspect"
 )
 
-// An Action is something that a user wants to do by a page.
-type Action struct {
-	What    What
-	Queue   string // is empty only if it is about a worker
-	Job     string // the ID of the job; "" if it is about none
-	Group   string // the key of the group; "" if it is about none
-	Entry   string // the name of the cron entry; "" if it is about none
-	Batch   string // the ID of the batch; "" if it is about none
-	Setting string // "Slots", or the name of the setting as [inspect.Setting] has it; "" if it is about none
-	Worker  string // the ID of the worker; "" if it is about none
-}
-
-// A What says what an [Action] does.
-type What string
-
-// What users can do. Package inspect describes each.
 const (
-	Pause   What = "pause"   // a queue, a group or a cron entry
-	Resume  What = "resume"  // the same
-	Hold    What = "hold"    // back a queue or a group, for at most 24 h
-	Release What = "release" // end that
-	Run     What = "run"     // a cron entry now
-	Retry   What = "retry"   // a job that is scheduled, or has ended: it is ready now
-	Cancel  What = "cancel"  // a job that hasn't ended, or a batch that isn't over
-	Archive What = "archive" // a job that waits: it is dead
-	Delete  What = "delete"  // a job that isn't running
-	Forget  What = "forget"  // a cron entry that no scheduler has any more
-	Quiet   What = "quiet"   // a worker: it takes no more jobs
-	Unquiet What = "unquiet" // end that
-	Stop    What = "stop"    // a worker: it ends
-	Remove  What = "remove"  // a queue without jobs and workers
-	Repair  What = "repair"  // what the doctor finds in a queue, as far as it can be
-	Set     What = "set"     // a setting of a queue, or the limits of a group
-	Reset   What = "reset"   // the same, to what the Config of workers says
-)
-
-const (
-	mostForm = 64 << 10  // bytes of a form
-	formAge  = time.Hour // how long one may be sent
-	mostWhy  = 500       // bytes of a reason
-	mostSent = 10_000    // forms that are remembered
+	mostForm = 64 << 10 // bytes of a form
+	mostWhy  = 500      // bytes of a reason
 )
 
 // holdTimes are for how long a queue or a group may be held back.
 var holdTimes = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
-
-// A deed is how an action looks to a user.
-type deed struct {
-	what   What
-	on     string // "queue", "group", "entry", "batch", "setting", "worker" or "job"
-	text   string // of the button
-	says   string // what happens
-	done   string // what has happened
-	why    string // what becomes of the reason that the user may give; "": none is asked for
-	risk   bool   // it can't be taken back
-	states []signalbox.State
-}
-
-var deeds = []deed{
-	{what: Pause, on: "queue", text: "Pause", says: "No worker gets a job of it until somebody resumes it. Jobs that run go on.", done: "is paused"},
-	{what: Resume, on: "queue", text: "Resume", says: "Workers get its jobs again.", done: "is resumed"},
-	{what: Hold, on: "queue", text: "Hold back", says: "None of its jobs starts for this time. Jobs that run go on.", done: "is held back"},
-	{what: Release, on: "queue", text: "End the hold", says: "Its jobs may start again at once.", done: "is not held back any more"},
-	{what: Pause, on: "group", text: "Pause", says: "No job of the group starts until somebody resumes it. Jobs that run go on.", done: "is paused"},
-	{what: Resume, on: "group", text: "Resume", says: "Jobs of the group start again.", done: "is resumed"},
-	{what: Hold, on: "group", text: "Hold back", says: "No job of the group starts for this time. Jobs that run go on.", done: "is held back"},
-	{what: Release, on: "group", text: "End the hold", says: "Jobs of the group may start again at once.", done: "is not held back any more"},
-	{what: Pause, on: "entry", text: "Pause", says: "Its ticks pass without a job until somebody resumes it. They are not made up for.", done: "is paused"},
-	{what: Resume, on: "entry", text: "Resume", says: "Its next tick enqueues a job again.", done: "is resumed"},
-	{what: Run, on: "entry", text: "Run now", says: "One job more is enqueued at once. It is no tick: the next tick comes as usual.", done: "was run"},
-	{what: Forget, on: "entry", text: "Forget", says: "Redis forgets its description, its last tick and its pause. Its jobs stay. A scheduler that has the entry and starts again describes it again.", done: "is forgotten", risk: true},
-	{what: Remove, on: "queue", text: "Remove", says: "It is removed with its statistics, unless something keeps it. A later job or worker makes it anew.", done: "is removed", risk: true},
-	{what: Repair, on: "queue", text: "Repair", says: "The doctor looks at the queue again, and repairs what can be repaired and is still so. No job is lost by that. One may run a second time.", done: "was looked at", risk: true},
-	{what: Quiet, on: "worker", text: "Quiet", says: "It takes no more jobs of any queue until somebody ends that. Jobs that it has go on.", done: "takes no more jobs"},
-	{what: Unquiet, on: "worker", text: "Take jobs", says: "It takes jobs again.", done: "takes jobs again"},
-	{what: Stop, on: "worker", text: "Stop", says: "It takes no more jobs, its handlers have its DrainTimeout to end what they do, and then it ends. That can't be taken back. What starts its process again starts another worker.", done: "was told to end", risk: true},
-	{what: Set, on: "setting", text: "Change", says: "It counts within a second or so, until somebody changes it or a worker comes with a new value in its Config.", done: "is set"},
-	{what: Reset, on: "setting", text: "Reset", says: "It is again what the Config of the workers says, in place of what an operator has set. If no worker has said so for three minutes, it is removed.", done: "is reset"},
-	{what: Set, on: "group", text: "Change the limits", says: "So many jobs of the group run at a time and start. Empty: as for all groups. -1: no limit. Jobs that run go on.", done: "has these limits"},
-	{what: Reset, on: "group", text: "Reset the limits", says: "Its limits are again what the Config of the workers says of it. If none does, it has no limits of its own.", done: "has its limits of the Config"},
-	{what: Retry, on: "job", text: "Run now", says: "It is ready at once, before its time.", done: "is ready", states: []signalbox.State{signalbox.StateScheduled}},
-	{what: Retry, on: "job", text: "Retry", says: "It is ready at once, and begins anew: its attempts and crashes count from 0.", done: "is ready", states: []signalbox.State{signalbox.StateDead, signalbox.StateCancelled}},
-	{what: Retry, on: "job", text: "Run again", says: "It is ready at once, and begins anew. It has completed before.", done: "is ready", states: []signalbox.State{signalbox.StateCompleted}},
-	{what: Cancel, on: "batch", text: "Cancel", says: "Nobody adds to it any more. Its members that wait end cancelled, and nothing is kept of them. Those that run are told to end. What waits for its success is cancelled; what waits for its end runs. That can't be taken back.", done: "is cancelled", why: "for the log", risk: true},
-	{what: Cancel, on: "job", text: "Cancel", says: "It ends cancelled, and doesn't run. It can be retried.", done: "is cancelled", why: "for its last error", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
-	{what: Cancel, on: "job", text: "Cancel", says: "The context of its handler ends. The job ends cancelled when the handler has returned.", done: "was told to end", why: "for its last error", states: []signalbox.State{signalbox.StateRunning}},
-	{what: Archive, on: "job", text: "Archive", says: "It is dead, and doesn't run. It is kept as dead jobs are, and can be retried. Nobody is told of its death.", done: "is archived", why: "for its last error", states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting}},
-	{what: Delete, on: "job", text: "Delete", says: "All that Redis has of it is deleted. That can't be taken back.", done: "is deleted", risk: true, states: []signalbox.State{signalbox.StateScheduled, signalbox.StateReady, signalbox.StateAwaiting, signalbox.StateDead, signalbox.StateCancelled, signalbox.StateCompleted}},
-}
-
-// on says what an action is about, and its name.
-func (a *Action) on() (kind, name string) {
-	switch {
-	case a.Job != "":
-		return "job", a.Job
-	case a.Group != "":
-		return "group", a.Group
-	case a.Entry != "":
-		return "entry", a.Entry
-	case a.Batch != "":
-		return "batch", a.Batch
-	case a.Setting != "":
-		return "setting", a.Setting
-	case a.Worker != "":
-		return "worker", a.Worker
-	}
-	return "queue", a.Queue
-}
-
-// link returns the address of the page that asks before the action.
-func (a *Action) link() string {
-	return link("act", "do", string(a.What), "queue", a.Queue, "job", a.Job, "group", a.Group, "entry", a.Entry, "batch", a.Batch, "setting", a.Setting, "worker", a.Worker)
-}
-
-// back returns the page that the action is of, and what to call it.
-func (a *Action) back() (to, text string) {
-	switch kind, _ := a.on(); kind {
-	case "job":
-		if a.What == Delete {
-			return link("queue", "name", a.Queue), "the queue"
-		}
-		return link("job", "queue", a.Queue, "id", a.Job), "the job"
-	case "group":
-		return link("groups", "queue", a.Queue), "the groups"
-	case "entry":
-		return link("cron"), "the cron entries"
-	case "batch":
-		return flowLink(a.Queue, a.Batch), "the batch"
-	case "worker":
-		return link("workers"), "the workers"
-	}
-	switch a.What {
-	case Remove:
-		return "./", "the queues"
-	case Repair:
-		return link("doctor", "queue", a.Queue), "the doctor"
-	}
-	return link("queue", "name", a.Queue), "the queue"
-}
-
-// actionOf returns the action that a form or an address says.
-func actionOf(form url.Values) (Action, error) {
-	a := Action{What: What(form.Get("do")), Queue: form.Get("queue"), Job: form.Get("job"), Group: form.Get("group"), Entry: form.Get("entry"), Batch: form.Get("batch"), Setting: form.Get("setting"), Worker: form.Get("worker")}
-	names := 0
-	for _, name := range []string{a.Job, a.Group, a.Entry, a.Batch, a.Setting, a.Worker} {
-		if name != "" {
-			names++
-		}
-	}
-	kind, _ := a.on()
-	if (a.Queue == "") != (kind == "worker") || names > 1 || a.Setting != "" && settingOf(a.Setting) == nil || !slices.ContainsFunc(deeds, func(d deed) bool { return d.what == a.What && d.on == kind }) {
-		return a, mistake("There is no such action.")
-	}
-	return a, nil
-}
 
 // A refusal says why nothing was done, in words for the user.
 type refusal struct {
@@ -352,22 +201,6 @@ func (v *visit) target(ctx context.Context, a Action) (target, error) {
 // errNoWorker refuses what is about a worker that is gone.
 var errNoWorker = &refusal{http.StatusNotFound, "There is no such worker", "It has ended, or never was there."}
 
-// unused reports whether a queue has no jobs and no workers.
-func unused(q *inspect.Queue) bool {
-	return q.Length()+q.Dead+q.Cancelled+q.Completed == 0 && len(q.Workers) == 0
-}
-
-// workerFits returns what can be done with a worker.
-func workerFits(quiet, stopping bool) []What {
-	switch {
-	case stopping:
-		return nil
-	case quiet:
-		return []What{Unquiet, Stop}
-	}
-	return []What{Quiet, Stop}
-}
-
 // An actPage asks before something is done.
 type actPage struct {
 	Action
@@ -513,9 +346,16 @@ func (v *visit) perform(a Action) (t target, id string, err error) {
 	if in.err != nil {
 		return t, "", in.err
 	}
-	if err := v.sent.take(v.PostForm.Get("once"), time.Now()); err != nil {
+	mark := v.PostForm.Get("once")
+	if err := v.sent.take(mark, time.Now()); err != nil {
 		return t, "", err
 	}
+	defer func() {
+		if errors.Is(err, signalbox.ErrInvalid) { // nothing was done: the form can be corrected
+			v.sent.giveBack(mark)
+		}
+		err = v.refused(err)
+	}()
 	switch kind, _ := a.on(); kind + " " + string(a.What) {
 	case "queue pause":
 		_, err = v.ins.Pause(ctx, a.Queue)
@@ -558,7 +398,7 @@ func (v *visit) perform(a Action) (t target, id string, err error) {
 			Retry: inspect.Retry{}, Cancel: inspect.Cancel{Why: cmp.Or(why, "cancelled by an operator")}, Archive: inspect.Archive{Why: cmp.Or(why, "by an operator")}, Delete: inspect.Delete{},
 		}[a.What])
 	}
-	return t, id, v.refused(err)
+	return t, id, err
 }
 
 // cancelFlow cancels a batch. If its members are too many to end them while somebody waits, workers end the others.
@@ -615,94 +455,4 @@ func (c *Config) logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.Logger
-}
-
-// newOnce returns the mark of a form: random, with the time when it was made.
-func newOnce(at time.Time) string { return strconv.FormatInt(at.Unix(), 36) + "-" + rand.Text() }
-
-// A once remembers the forms that were sent in the last hour, so that none counts twice. Other processes don't know of them.
-type once struct {
-	mu   sync.Mutex
-	sent map[string]time.Time // until when a form is remembered
-}
-
-var errAgain = &refusal{http.StatusConflict, "That was done already", "The form was sent before. Nothing was done now: look again."}
-
-// take returns an error if the form was sent before, or is too old for that to be known.
-func (o *once) take(mark string, now time.Time) error {
-	text, random, ok := strings.Cut(mark, "-")
-	made, err := strconv.ParseInt(text, 36, 64)
-	if !ok || err != nil || len(random) < 20 || len(mark) > 100 {
-		return mistake("The form has no mark: open its page again.")
-	}
-	at := time.Unix(made, 0)
-	if now.Sub(at) > formAge || at.Sub(now) > formAge {
-		return &refusal{http.StatusConflict, "The form is too old", "Nothing was done: open its page again."}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for m, until := range o.sent {
-		if now.After(until) {
-			delete(o.sent, m)
-		}
-	}
-	if _, sent := o.sent[mark]; sent {
-		return errAgain
-	}
-	if len(o.sent) >= mostSent {
-		return &refusal{http.StatusTooManyRequests, "Too many actions in an hour", "Nothing was done. Use the command line."}
-	}
-	if o.sent == nil {
-		o.sent = make(map[string]time.Time)
-	}
-	o.sent[mark] = at.Add(2 * formAge)
-	return nil
-}
-
-// A lever is a link to the page that asks before an action.
-type lever struct {
-	Text, To string
-	Risk     bool
-}
-
-// levers returns those of some actions that the user may do.
-func (v *visit) levers(a Action, fits ...What) []lever {
-	if v.cfg.Authorize == nil || v.away != nil {
-		return nil
-	}
-	var list []lever
-	for _, what := range fits {
-		if a.What = what; v.may(a) == nil {
-			kind, _ := a.on()
-			i := slices.IndexFunc(deeds, func(d deed) bool { return d.what == what && d.on == kind })
-			list = append(list, lever{deeds[i].text + "…", a.link(), deeds[i].risk})
-		}
-	}
-	return list
-}
-
-// holdLevers returns the levers of a queue or a group.
-func (v *visit) holdLevers(a Action, paused bool, until time.Time) []lever {
-	fits := []What{Pause, Hold}
-	if paused {
-		fits[0] = Resume
-	}
-	if until.After(v.now()) {
-		fits = append(fits, Release)
-	}
-	return v.levers(a, fits...)
-}
-
-// jobLevers returns the levers of a job.
-func (v *visit) jobLevers(j *inspect.Job) []lever {
-	var list []lever
-	for _, d := range deeds {
-		if slices.Contains(d.states, j.State) {
-			for _, l := range v.levers(Action{Queue: j.Queue, Job: j.ID}, d.what) {
-				l.Text = d.text + "…"
-				list = append(list, l)
-			}
-		}
-	}
-	return list
 }

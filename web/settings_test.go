@@ -185,3 +185,20 @@ func TestSettingsAreRefused(t *testing.T) {
 		t.Errorf("the log: %s", text)
 	}
 }
+
+// A form whose value can't be one is corrected and sent again. Once it has done something, it isn't.
+func TestRefusedFormIsSentAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	s.queue("mail", "w").states("k", "acme", "boom", signalbox.Job{})
+	h := s.pages(web.Config{Authorize: everybody})
+	form := ask(t, h, "/act?do=set&queue=mail&setting=Slots")
+	for _, x := range []struct {
+		slots  string
+		status int
+	}{{"1000000", http.StatusBadRequest}, {"-1", http.StatusBadRequest}, {"5", http.StatusOK}, {"5", http.StatusConflict}} {
+		if status, body := form.fill("slots=" + x.slots).pull(); status != x.status {
+			t.Errorf("slots=%s: %d, want %d: %s", x.slots, status, x.status, body)
+		}
+	}
+}
