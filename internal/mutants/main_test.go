@@ -19,6 +19,7 @@ func TestBugs(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
+	tests := map[string]string{} // by package: the text of its tests
 	for _, file := range files {
 		switch filepath.Base(file) {
 		case "run.sh", "compile", "proven":
@@ -30,6 +31,14 @@ func TestBugs(t *testing.T) {
 			continue
 		}
 		seen++
+		text, ok := tests[b.pkg]
+		if !ok {
+			text = textOfTests(t, filepath.Join("../..", b.pkg))
+			tests[b.pkg] = text
+		}
+		if name := unknownTest(b.run, text); name != "" {
+			t.Errorf("%s: %s has no test %s: has it moved to another package?", b.name, b.pkg, name)
+		}
 		if _, err := b.seeded("../.."); err != nil {
 			t.Error(err)
 			continue
@@ -42,6 +51,53 @@ func TestBugs(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("no bugs")
+	}
+}
+
+// textOfTests is the text of all test files of a folder.
+func textOfTests(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, file := range files {
+		part, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(part)
+	}
+	return text.String()
+}
+
+// unknownTest returns what a -run names and the tests don't have, or nothing: a test is a function, a subtest of the store a string in quotes. The names of
+// other subtests may be put together, and aren't looked for.
+func unknownTest(run, tests string) string {
+	names := word.FindAllString(run, -1)
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, "Test"):
+			if !strings.Contains(tests, "\nfunc "+name+"(") {
+				return name
+			}
+		case names[0] == "TestStore" && !strings.Contains(tests, `"`+name+`"`):
+			return name
+		}
+	}
+	return ""
+}
+
+func TestUnknownTest(t *testing.T) {
+	tests := "package a\n\nfunc TestA(t *testing.T) {}\n\nfunc TestStore(t *testing.T) {\n\tt.Run(\"Claims\", func(t *testing.T) {})\n}\n"
+	for run, want := range map[string]string{
+		"TestA$": "", "^(TestA)$": "", "TestA$/put_together": "", "TestStore$/^(Claims)$": "",
+		"TestB$": "TestB", "TestA$|TestB$": "TestB", "TestStore$/Moves$": "Moves", "Test": "Test",
+	} {
+		if got := unknownTest(run, tests); got != want {
+			t.Errorf("-run %s: %q is unknown, want %q", run, got, want)
+		}
 	}
 }
 
