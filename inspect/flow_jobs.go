@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/signalbox-go/signalbox"
@@ -12,8 +13,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/looks"
 )
 
-// maxFlowLooked is how many jobs of a state [Inspector.FlowJobs] looks at.
-const maxFlowLooked = 10_000
+const (
+	maxFlowLooked    = 10_000 // how many jobs of a state [Inspector.FlowJobs] looks at
+	maxFailedMembers = 100    // how many failed members it returns
+)
 
 // FlowJobs are the jobs of a batch that say how it goes: those that wait for it, and the members that have failed.
 type FlowJobs struct {
@@ -21,6 +24,8 @@ type FlowJobs struct {
 	Callbacks []Callback
 	// Failed are the members that are dead, or cancelled, and have a record: the members that were cancelled with their batch have none. Largest groups come first. State of a group's Filter says which of both they are. The Filter may name jobs of other batches, too.
 	Failed []ErrorGroup
+	// FailedMembers are the first 100 of these members to end, without their Payload, Headers, Result and Cursor. The groups in Failed count all of them.
+	FailedMembers []Job
 	// Partial says that a state has more than 10,000 jobs, and the others weren't looked at. Jobs of the batch may be missing.
 	Partial bool
 }
@@ -29,6 +34,8 @@ type FlowJobs struct {
 type Callback struct {
 	Job           // without its Payload, its Headers, its Result and its Cursor
 	Awaits string // what it waits for: "success", "end" or "failure" of the batch
+	// Released says that it waits no more, since what it waits for has come. It is false for a job that was cancelled while it waited, such as that of OnSuccess when a member has failed.
+	Released bool
 }
 
 // FlowJobs looks for the callbacks of a batch and for its failed members. Redis has no list of them: it reads the jobs of the queue that wait for batches, and those that died or were cancelled since the batch was made. If a callback that hasn't ended is not among these, it also
@@ -70,6 +77,10 @@ func (i *Inspector) flowJobs(ctx context.Context, queue, id string, most int) (F
 				jobs.Callbacks = append(jobs.Callbacks, callbackOf(&v, awaits))
 			} else if state == signalbox.StateDead || state == signalbox.StateCancelled {
 				addTo(groups, &v)
+				jobs.FailedMembers = append(jobs.FailedMembers, withoutPayload(&v))
+				if len(jobs.FailedMembers) >= 2*maxFailedMembers {
+					jobs.FailedMembers = firstToEnd(jobs.FailedMembers)
+				}
 			}
 		}
 		return nil
@@ -91,7 +102,7 @@ func (i *Inspector) flowJobs(ctx context.Context, queue, id string, most int) (F
 	if err != nil {
 		return FlowJobs{}, err
 	}
-	jobs.Failed = largestFirst(groups)
+	jobs.Failed, jobs.FailedMembers = largestFirst(groups), firstToEnd(jobs.FailedMembers)
 	return jobs, nil
 }
 
@@ -108,9 +119,21 @@ func awaitsOf(role byte) string {
 	return ""
 }
 
+// firstToEnd returns the jobs that ended first, at most maxFailedMembers of them.
+func firstToEnd(jobs []Job) []Job {
+	slices.SortStableFunc(jobs, func(a, b Job) int { return a.EndedAt.Compare(b.EndedAt) })
+	return jobs[:min(len(jobs), maxFailedMembers)]
+}
+
+// withoutPayload returns a job of a list, without what is long or is of the list.
+func withoutPayload(v *looks.View) Job {
+	job := jobOf(v, &looks.Situation{})
+	job.Payload, job.Headers, job.Result, job.Cursor = nil, nil, nil, ""
+	return job
+}
+
 func callbackOf(v *looks.View, awaits string) Callback {
-	c := Callback{jobOf(v, &looks.Situation{}), awaits}
-	c.Payload, c.Headers, c.Result, c.Cursor = nil, nil, nil, ""
+	c := Callback{withoutPayload(v), awaits, v.FlowRole&0x20 == 0}
 	if c.State != signalbox.StateAwaiting {
 		c.Waits = "" // what else keeps it from running wasn't read
 	}

@@ -62,6 +62,7 @@ type flowPart struct {
 type callbackRow struct {
 	ID, Kind, To string
 	Awaits       string
+	Released     bool
 	State, Tag   string
 	Says         string
 }
@@ -138,10 +139,10 @@ func (v *visit) flow() (answer, error) {
 	}
 	p.list(&jobs, v.now())
 	sheet := func() *sheet {
-		l := &sheet{name: "callbacks", columns: []string{"queue", "batch", "id", "kind", "awaits", "state", "last_error"}}
+		l := &sheet{name: "callbacks", columns: []string{"queue", "batch", "id", "kind", "awaits", "released", "state", "last_error"}}
 		for i := range jobs.Callbacks {
 			c := &jobs.Callbacks[i]
-			l.add(queue, id, c.ID, c.Kind, c.Awaits, string(c.State), c.LastError)
+			l.add(queue, id, c.ID, c.Kind, c.Awaits, c.Released, string(c.State), c.LastError)
 		}
 		return l
 	}
@@ -254,7 +255,7 @@ func (p *flowPage) facts() {
 func (p *flowPage) list(jobs *inspect.FlowJobs, now time.Time) {
 	for i := range jobs.Callbacks {
 		c := &jobs.Callbacks[i]
-		r := callbackRow{ID: c.ID, Kind: c.Kind, To: link("job", "queue", p.Queue, "id", c.ID), Awaits: c.Awaits, State: string(c.State), Says: clean(cmp.Or(c.Waits, c.LastError), 200)}
+		r := callbackRow{ID: c.ID, Kind: c.Kind, To: link("job", "queue", p.Queue, "id", c.ID), Awaits: c.Awaits, Released: c.Released, State: string(c.State), Says: clean(cmp.Or(c.Waits, c.LastError), 200)}
 		switch c.State {
 		case signalbox.StateDead:
 			r.Tag = "danger"

@@ -50,7 +50,7 @@ func TestFlow(t *testing.T) {
 
 	h = s.pages(web.Config{})
 	body := has(t, h, "/flow?queue=mail&id=news", "Of 4 members, 1 completed, 2 dead, 0 cancelled or deleted, 1 open", "3 of 4 jobs have ended", "failed", "smtp &lt;*&gt;", `href="./job?id=`+d[1].Job.ID+`&amp;queue=mail"`,
-		`<span class="tag ">ready</span>`, `<span class="tag ">cancelled</span>`, `<span class="tag ">awaiting</span>`)
+		`failure<span class="cell2">released</span>`, `<span class="tag ">ready</span>`, `<span class="tag ">cancelled</span>`, `<span class="tag ">awaiting</span>`)
 	if strings.Contains(body, "not cancelled") || strings.Contains(body, "/act?") {
 		t.Errorf("%s", body)
 	}
@@ -60,7 +60,7 @@ func TestFlow(t *testing.T) {
 	if _, _, list := get(t, h, "/flows?queue=mail&as=csv"); !strings.Contains(list, "mail,news,failed,false,true,4,1,1,2,0,") {
 		t.Error(list)
 	}
-	if _, _, list := get(t, h, "/flow?queue=mail&id=news&as=csv"); !strings.Contains(list, "mail,news,news-alert,letter,failure,ready,") {
+	if _, _, list := get(t, h, "/flow?queue=mail&id=news&as=csv"); !strings.Contains(list, "mail,news,news-alert,letter,failure,true,ready,") {
 		t.Error(list)
 	}
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,7 +68,11 @@ ended. A batch that is over is remembered for a day.`
 }
 
 func (a *app) flowShow() *cobra.Command {
-	c := a.command("show QUEUE BATCH", "Show what is counted of a batch", cobra.ExactArgs(2), func(ctx context.Context, args []string) error {
+	var most int
+	c := a.command("show QUEUE BATCH [flags]", "Show a batch, its callbacks and its failed members", cobra.ExactArgs(2), func(ctx context.Context, args []string) error {
+		if most < 1 || most > maxFailedMembers {
+			return usage("--limit %d: want 1 to %d", most, maxFailedMembers)
+		}
 		ins, err := a.inspector(ctx)
 		if err != nil {
 			return err
@@ -76,12 +81,34 @@ func (a *app) flowShow() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printFlow(&f)
+		jobs, err := ins.FlowJobs(ctx, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			return a.document(flowShowJSONOf(&f, &jobs, most))
+		}
+		if err := a.printFlow(&f); err != nil {
+			return err
+		}
+		a.printFlowJobs(&f, &jobs, most, a.clock(ctx))
+		return nil
 	})
 	c.Long = `Show what is counted of a batch: how many jobs it has got, and how they have
 ended. It is cancelled at the times seal by and end by, unless it is sealed, or
-over, by then.`
-	c.Example = `  signalbox flow show mail news-7`
+over, by then.
+
+Its callbacks follow, with what each waits for, and whether that has come: a job
+that was cancelled while it waited was not released. Then come the members that
+failed first, and of how many there are more. Members that were cancelled with
+the batch, or deleted, are counted only.
+
+Redis has no list of a batch's jobs. The command looks at 10,000 jobs at most of
+each state that can have them. A callback that has completed isn't found, unless
+its queue keeps such jobs.`
+	c.Example = `  signalbox flow show mail news-7
+  signalbox flow show mail news-7 --limit 100 -o json`
+	c.Flags().IntVar(&most, "limit", 10, "at most so many failed members, up to 100")
 	c.ValidArgsFunction = a.completeQueues(1)
 	return c
 }
@@ -136,6 +163,60 @@ func (a *app) printFlow(f *inspect.Flow) error {
 	return nil
 }
 
+// maxFailedMembers is how many failed members of a batch package inspect has.
+const maxFailedMembers = 100
+
+// printFlowJobs prints the callbacks of a batch and its members that have failed.
+func (a *app) printFlowJobs(f *inspect.Flow, jobs *inspect.FlowJobs, most int, now time.Time) {
+	if len(jobs.Callbacks) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table(column{name: "CALLBACK", cut: 12}, column{name: "KIND", cut: 8, drop: 2}, column{name: "AWAITS"}, column{name: "RELEASED"}, column{name: "STATE"}, column{name: "LAST ERROR", cut: 20, drop: 1, hide: true})
+		for i := range jobs.Callbacks {
+			c := &jobs.Callbacks[i]
+			released := "no"
+			if c.Released {
+				released = "yes"
+			}
+			t.row(c.ID, c.Kind, c.Awaits, released, string(c.State), firstLine(c.LastError))
+		}
+		t.flush()
+	}
+	failed, more := failedMembers(jobs, most)
+	if len(failed) > 0 {
+		fmt.Fprintln(a.out)
+		t := a.table(column{name: "FAILED", cut: 12}, column{name: "KIND", cut: 8, drop: 2}, column{name: "STATE"}, column{name: "ENDED", right: true, drop: 1}, column{name: "LAST ERROR", cut: 20})
+		for i := range failed {
+			j := &failed[i]
+			t.row(j.ID, j.Kind, string(j.State), span(max(0, now.Sub(j.EndedAt)))+" ago", firstLine(j.LastError))
+		}
+		t.flush()
+	}
+	if more > 0 {
+		a.note("%s more failed: see --limit.", plural(int(more), "member"))
+	}
+	if gone := f.Dead + f.Gone - int64(len(failed)) - more; gone > 0 && !jobs.Partial {
+		a.note("Of %s that didn't complete there is no record.", plural(int(gone), "member"))
+	}
+	if jobs.Partial {
+		a.note("The queue has too many jobs to look at all of them: some of the batch may be missing.")
+	}
+}
+
+// failedMembers returns the members of a batch that failed first, and how many more there are.
+func failedMembers(jobs *inspect.FlowJobs, most int) (some []inspect.Job, more int64) {
+	some = jobs.FailedMembers[:min(len(jobs.FailedMembers), most)]
+	for i := range jobs.Failed {
+		more += jobs.Failed[i].Count
+	}
+	return some, more - int64(len(some))
+}
+
+// firstLine returns the first line of an error.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
 // flowJSON is a batch for programs. docs/cli.md has its fields.
 type flowJSON struct {
 	Queue     string  `json:"queue"`
@@ -164,4 +245,45 @@ func flowJSONOf(f *inspect.Flow) flowJSON {
 		f.Queue, f.ID, f.State(), f.Unsealed, f.Failed, f.Cancelled, f.Over, f.FailFast, f.Total, f.Open, f.Completed, f.Dead, f.Gone, f.Callbacks,
 		timestamp(f.CreatedAt), timestamp(f.CalledAt), timestamp(f.SealBy), timestamp(f.EndBy), timestamp(f.EndedAt),
 	}
+}
+
+// flowShowJSON is a batch with its jobs. docs/cli/json.md has its fields.
+type flowShowJSON struct {
+	flowJSON
+	Jobs       []callbackJSON `json:"callback_jobs"`
+	Failed     []memberJSON   `json:"failed_members"`
+	FailedMore int64          `json:"failed_more"`
+	Partial    bool           `json:"partial"`
+}
+
+type callbackJSON struct {
+	ID        string `json:"id"`
+	Kind      string `json:"kind"`
+	Awaits    string `json:"awaits"`
+	Released  bool   `json:"released"`
+	State     string `json:"state"`
+	LastError string `json:"last_error"`
+}
+
+type memberJSON struct {
+	ID        string  `json:"id"`
+	Kind      string  `json:"kind"`
+	State     string  `json:"state"`
+	EndedAt   *string `json:"ended_at"`
+	LastError string  `json:"last_error"`
+}
+
+func flowShowJSONOf(f *inspect.Flow, jobs *inspect.FlowJobs, most int) flowShowJSON {
+	out := flowShowJSON{flowJSON: flowJSONOf(f), Jobs: []callbackJSON{}, Failed: []memberJSON{}, Partial: jobs.Partial}
+	for i := range jobs.Callbacks {
+		c := &jobs.Callbacks[i]
+		out.Jobs = append(out.Jobs, callbackJSON{c.ID, c.Kind, c.Awaits, c.Released, string(c.State), c.LastError})
+	}
+	failed, more := failedMembers(jobs, most)
+	for i := range failed {
+		j := &failed[i]
+		out.Failed = append(out.Failed, memberJSON{j.ID, j.Kind, string(j.State), timestamp(j.EndedAt), j.LastError})
+	}
+	out.FailedMore = more
+	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -61,9 +62,42 @@ func TestFlow(t *testing.T) {
 		t.Error(out)
 	}
 	sh.fails(exitState, []string{"waits for its batch"}, "job", "retry", "mail", "end")
+	callback := strings.Fields("CALLBACK KIND AWAITS RELEASED STATE end letter end no awaiting")
+	if out := sh.ok("flow", "show", "mail", "news-7"); !strings.HasSuffix(strings.Join(strings.Fields(out), " "), strings.Join(callback, " ")) {
+		t.Error(out)
+	}
+	for n := range 3 {
+		if _, err := b.Add(t.Context(), letter{}, scheduler.ID(fmt.Sprint("bad", n))); err != nil {
+			t.Fatal(err)
+		}
+		sh.ok("job", "archive", "mail", fmt.Sprint("bad", n), "--why", "no stamp")
+	}
+	out, errs, code := sh.run("flow", "show", "mail", "news-7", "--limit", "2")
+	if words := strings.Join(strings.Fields(out), " "); code != exitOK || !strings.Contains(words, "FAILED KIND STATE ENDED LAST ERROR bad0 letter dead ") || !strings.Contains(words, "no stamp bad1 letter") || strings.Contains(words, "bad2") {
+		t.Errorf("%d, %s", code, out)
+	}
+	if !strings.Contains(errs, "1 member more failed") || strings.Contains(errs, "no record") {
+		t.Error(errs)
+	}
+	var shown flowShowJSON
+	sh.into(&shown, "flow", "show", "mail", "news-7", "--limit", "1")
+	if shown.ID != "news-7" || shown.Callbacks != 1 || len(shown.Jobs) != 1 || shown.Jobs[0].ID != "end" || shown.Jobs[0].Awaits != "end" || shown.Jobs[0].Released || shown.Partial {
+		t.Errorf("%+v", shown)
+	}
+	if len(shown.Failed) != 1 || shown.Failed[0].ID != "bad0" || shown.Failed[0].State != "dead" || shown.Failed[0].EndedAt == nil || !strings.Contains(shown.Failed[0].LastError, "no stamp") || shown.FailedMore != 2 {
+		t.Errorf("%+v", shown)
+	}
+	sh.fails(exitUsage, []string{"--limit 101"}, "flow", "show", "mail", "news-7", "--limit", "101")
 	var f flowJSON
 	if sh.into(&f, "flow", "cancel", "mail", "news-7"); f.State != "over" || !f.Cancelled || f.Gone != 2 || f.Callbacks != 1 {
 		t.Errorf("%+v", f)
+	}
+	out, errs, _ = sh.run("flow", "show", "mail", "news-7")
+	if words := strings.Join(strings.Fields(out), " "); !strings.Contains(words, "end letter end yes ready") || !strings.Contains(words, "bad2 letter dead") {
+		t.Error(out)
+	}
+	if !strings.Contains(errs, "Of 2 members that didn't complete there is no record") {
+		t.Error(errs)
 	}
 	sh.fails(exitUsage, []string{"--limit"}, "flow", "ls", "mail", "--limit", "0")
 	sh.fails(exitNotFound, []string{"no such batch"}, "flow", "show", "mail", "news-8")
