@@ -67,7 +67,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 	stop := telemetry.ObserveDepths(mp, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
-			d, mine, err := depthsOf(ctx, q, me)
+			d, flows, mine, err := depthsOf(ctx, q, me)
 			switch {
 			case err != nil && sayAgain(said, q.Name()):
 				warned[q.Name()] = true
@@ -82,7 +82,7 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 			}
 			depths = append(depths, telemetry.Depth{
 				Queue: q.Name(), Ready: d.Ready - d.Blocked, Blocked: d.Blocked, PausedGroups: d.PausedGroups, HeldGroups: d.HeldGroups, Scheduled: d.Scheduled, Awaiting: d.Awaiting, Running: d.Running,
-				Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, Oldest: d.Oldest,
+				Dead: d.Dead, Cancelled: d.Cancelled, Completed: d.Completed, OpenFlows: flows.Open, FailedFlows: flows.Failed, Oldest: d.Oldest,
 				Paused: d.Paused, Held: !d.HeldUntil.IsZero(), Limited: d.Limited,
 			})
 		}
@@ -101,13 +101,16 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 	}
 }
 
-// depthsOf reads the depths of a queue if this process reports them. mine is false if another one does.
-func depthsOf(ctx context.Context, q *store.Queue, me string) (d looks.Depths, mine bool, err error) {
+// depthsOf reads the depths of a queue, and how many batches it has, if this process reports them. mine is false if another one does.
+func depthsOf(ctx context.Context, q *store.Queue, me string) (d looks.Depths, flows store.FlowCounts, mine bool, err error) {
 	if err := ctx.Err(); err != nil { // the client may not check ctx
-		return d, false, err
+		return d, flows, false, err
 	}
 	if mine, err = q.Looks().Report(ctx, me); err == nil && mine {
 		d, err = q.Looks().Depths(ctx)
 	}
-	return d, mine, err
+	if err == nil && mine {
+		flows, err = q.CountFlows(ctx)
+	}
+	return d, flows, mine, err
 }

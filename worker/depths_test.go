@@ -13,6 +13,8 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store"
+	"github.com/signalbox-go/signalbox/scheduler"
 	"github.com/signalbox-go/signalbox/worker"
 )
 
@@ -143,6 +145,47 @@ func TestDepthsAreHandedOver(t *testing.T) {
 		t.Error("nobody reports when the first one has ended")
 	}
 	endSecond()
+}
+
+// A queue's batches are counted with its jobs: those that aren't over, and those of which a member hasn't completed.
+func TestBatchesAreCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := func() *scheduler.Batch {
+		b, err := r.scheduler().Batch(t.Context(), r.name())
+		must(err)
+		return b
+	}
+	must(batch().Seal(t.Context())) // without members it is over
+	batch()
+	bad, err := batch().Add(t.Context(), task{})
+	must(err)
+	_, err = r.queue.Do(t.Context(), store.DeleteJobs(), []string{bad.ID})
+	must(err)
+
+	reader := sdkmetric.NewManualReader()
+	stop, err := worker.ReportDepths(t.Context(), r.rdb, worker.ReportConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}, r.name())
+	must(err)
+	defer stop()
+	var all metricdata.ResourceMetrics
+	must(reader.Collect(t.Context(), &all))
+	got := make(map[string]int64)
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && len(gauge.DataPoints) == 1 {
+				got[m.Name] = gauge.DataPoints[0].Value
+			}
+		}
+	}
+	if got["signalbox.flows.open"] != 2 || got["signalbox.flows.failed"] != 1 {
+		t.Errorf("%v, want 2 open and 1 that has failed", got)
+	}
 }
 
 // Metrics are collected every few seconds. The log reports at most once a minute that the depths can't be read, and once that they can

@@ -222,6 +222,42 @@ func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []facts.Flow, n
 	return flows, next, err
 }
 
+// FlowCounts are how many of a queue's flows aren't over, and how many have failed, whether they are over or not.
+type FlowCounts struct{ Open, Failed int64 }
+
+// maxFlowPages is how many pages of flows CountFlows reads: some 10,000 flows.
+const maxFlowPages = 20
+
+// CountFlows counts the queue's flows, in a look at some 10,000.
+func (q *Queue) CountFlows(ctx context.Context) (n FlowCounts, err error) {
+	seen := make(map[string]bool)
+	cursor := uint64(0)
+	for range maxFlowPages {
+		var flows []facts.Flow
+		flows, cursor, err = q.Flows(ctx, cursor)
+		if err != nil {
+			return FlowCounts{}, err
+		}
+		for i := range flows {
+			f := &flows[i]
+			if seen[f.Name] {
+				continue
+			}
+			seen[f.Name] = true
+			if !f.Over {
+				n.Open++
+			}
+			if f.Failed {
+				n.Failed++
+			}
+		}
+		if cursor == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
 // MaxMembers is how many members a call adds at most.
 const MaxMembers = 500
 

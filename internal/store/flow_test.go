@@ -104,16 +104,25 @@ func TestFlowFailsAndIsRepaired(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.New(t).Client())
 	r.open()
+	counts := func(when string, want FlowCounts) {
+		t.Helper()
+		got, err := r.CountFlows(bg)
+		r.must(err)
+		same(t, "counts when "+when, got, want)
+	}
+	counts("there is none", FlowCounts{})
 	b := r.newBatch("news", "sef")
 	b.add("a", "b")
 	b.seal()
 	d := r.claim(1)
 	r.settled(settlement(d[0], Dead))
 	same(t, "the flow", b.flow(), "2 1 0 1 0 2 1 n")
+	counts("a member is dead", FlowCounts{Open: 1, Failed: 1})
 	d = r.claim(9)
 	equal(t, "claimed", ids(d), []string{"b", "news-f"})
 	r.settled(settlement(d[0], Completed), settlement(d[1], Completed))
 	same(t, "the flow", b.flow(), "2 0 1 1 0 1 1 nd")
+	counts("it is over", FlowCounts{Failed: 1})
 	d = r.claim(9)
 	equal(t, "claimed", ids(d), []string{"news-e"})
 	r.settled(settlement(d[0], Completed))
@@ -122,6 +131,7 @@ func TestFlowFailsAndIsRepaired(t *testing.T) {
 	same(t, "answers", fmt.Sprint(answers), fmt.Sprint([]Answer{{InFlow, "cancelled"}, {Done, "dead"}}))
 	same(t, "the flow", b.flow(), "2 1 1 0 0 1 0")
 	r.check()
+	counts("the failure is repaired", FlowCounts{Open: 1})
 	d = r.claim(9)
 	equal(t, "claimed", ids(d), []string{"a"})
 	r.settled(settlement(d[0], Completed))
@@ -129,6 +139,12 @@ func TestFlowFailsAndIsRepaired(t *testing.T) {
 	equal(t, "claimed", ids(d), []string{"news-s"})
 	r.settled(settlement(d[0], Completed))
 	same(t, "the flow", b.flow(), "2 0 2 0 0 0 0 d")
+	counts("all have completed", FlowCounts{})
+
+	for n := range 700 { // more than a page
+		r.newBatch(fmt.Sprint("more", n), "")
+	}
+	counts("there are many", FlowCounts{Open: 700})
 }
 
 // The doctor finds wrong counts of a batch and jobs that wait in vain, and a repair has the callbacks go on. It does so, too, when Redis is out of memory.

@@ -26,6 +26,8 @@ var (
 	fenceRejected     = definition{"signalbox.fence.rejected", "{write}", "Number of settlements that were refused, since the job had been taken over."}
 	queueDepth        = definition{"signalbox.queue.depth", "{job}", "Number of jobs in a queue, by state."}
 	queueGroups       = definition{"signalbox.queue.stopped_groups", "{group}", "Number of groups of a queue that are paused, or held back."}
+	flowsOpen         = definition{"signalbox.flows.open", "{flow}", "Number of batches of a queue that aren't over."}
+	flowsFailed       = definition{"signalbox.flows.failed", "{flow}", "Number of batches of a queue of which a member has ended without completing, open or remembered."}
 	queueStopped      = definition{"signalbox.queue.stopped", "{queue}", "1 if an operator or a limit keeps jobs of a queue from starting, by what does so; else 0."}
 	queueOldest       = definition{"signalbox.queue.oldest_job.age", "s", "For how long the oldest job that could run has been waiting."}
 	lockAcquire       = definition{"signalbox.lock.acquire.duration", "s", "Duration of asking for a lock, with the waiting, by outcome."}

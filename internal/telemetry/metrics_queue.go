@@ -19,6 +19,8 @@ type Depth struct {
 	Ready, Blocked, Scheduled, Awaiting, Running, Dead, Cancelled, Completed int64
 	// How many groups of the queue are paused, and how many are held back.
 	PausedGroups, HeldGroups int64
+	// How many batches aren't over, and of how many a member hasn't completed, whether they are over or not.
+	OpenFlows, FailedFlows int64
 	// Oldest is how long the oldest job that could run has been waiting; 0: there is none.
 	Oldest time.Duration
 	// What keeps jobs from starting, whatever the workers do: the queue is paused, or held back, or at its limits while jobs are ready.
@@ -45,22 +47,7 @@ const (
 // nothing.
 func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) (stop func()) {
 	m := meterOf(mp)
-	depth, err := m.Int64ObservableGauge(queueDepth.name, metric.WithUnit(queueDepth.unit), metric.WithDescription(queueDepth.description))
-	if err != nil {
-		otel.Handle(err)
-		return func() {}
-	}
-	oldest, err := m.Float64ObservableGauge(queueOldest.name, metric.WithUnit(queueOldest.unit), metric.WithDescription(queueOldest.description))
-	if err != nil {
-		otel.Handle(err)
-		return func() {}
-	}
-	stopped, err := m.Int64ObservableGauge(queueStopped.name, metric.WithUnit(queueStopped.unit), metric.WithDescription(queueStopped.description))
-	if err != nil {
-		otel.Handle(err)
-		return func() {}
-	}
-	groups, err := m.Int64ObservableGauge(queueGroups.name, metric.WithUnit(queueGroups.unit), metric.WithDescription(queueGroups.description))
+	gauges, err := newDepthGauges(m)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -68,10 +55,10 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 	reader := &depthReader{read: read}
 	registration, err := m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		for _, d := range reader.depths(ctx) {
-			d.observe(o, depth, oldest, stopped, groups)
+			d.observe(o, gauges)
 		}
 		return nil
-	}, depth, oldest, stopped, groups)
+	}, gauges.all()...)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}
@@ -82,6 +69,29 @@ func ObserveDepths(mp metric.MeterProvider, read func(context.Context) []Depth) 
 		}
 		reader.stop()
 	}
+}
+
+// depthGauges are the instruments that report a [Depth].
+type depthGauges struct {
+	depth, stopped, groups, flowsOpen, flowsFailed metric.Int64ObservableGauge
+	oldest                                         metric.Float64ObservableGauge
+}
+
+func newDepthGauges(m metric.Meter) (g depthGauges, err error) {
+	for _, one := range []struct {
+		gauge *metric.Int64ObservableGauge
+		d     definition
+	}{{&g.depth, queueDepth}, {&g.stopped, queueStopped}, {&g.groups, queueGroups}, {&g.flowsOpen, flowsOpen}, {&g.flowsFailed, flowsFailed}} {
+		if *one.gauge, err = m.Int64ObservableGauge(one.d.name, metric.WithUnit(one.d.unit), metric.WithDescription(one.d.description)); err != nil {
+			return depthGauges{}, err
+		}
+	}
+	g.oldest, err = m.Float64ObservableGauge(queueOldest.name, metric.WithUnit(queueOldest.unit), metric.WithDescription(queueOldest.description))
+	return g, err
+}
+
+func (g *depthGauges) all() []metric.Observable {
+	return []metric.Observable{g.depth, g.stopped, g.groups, g.flowsOpen, g.flowsFailed, g.oldest}
 }
 
 // A depthReader makes one read at a time.
@@ -148,7 +158,7 @@ func (r *depthReader) stop() {
 	}
 }
 
-func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest metric.Float64Observable, stopped, groups metric.Int64Observable) {
+func (d *Depth) observe(o metric.Observer, g depthGauges) {
 	system, queue := semconv.MessagingSystemKey.String(system), semconv.MessagingDestinationName(d.Queue)
 	for _, s := range []struct {
 		state string
@@ -163,11 +173,13 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		{"cancelled", d.Cancelled},
 		{"completed", d.Completed},
 	} {
-		o.ObserveInt64(depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
+		o.ObserveInt64(g.depth, s.n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueState.String(s.state))))
 	}
-	o.ObserveInt64(groups, d.PausedGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("paused"))))
-	o.ObserveInt64(groups, d.HeldGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("held"))))
-	o.ObserveFloat64(oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
+	o.ObserveInt64(g.groups, d.PausedGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("paused"))))
+	o.ObserveInt64(g.groups, d.HeldGroups, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String("held"))))
+	o.ObserveInt64(g.flowsOpen, d.OpenFlows, metric.WithAttributeSet(attribute.NewSet(system, queue)))
+	o.ObserveInt64(g.flowsFailed, d.FailedFlows, metric.WithAttributeSet(attribute.NewSet(system, queue)))
+	o.ObserveFloat64(g.oldest, d.Oldest.Seconds(), metric.WithAttributeSet(attribute.NewSet(system, queue)))
 	for _, b := range []struct {
 		by string
 		is bool
@@ -176,6 +188,6 @@ func (d *Depth) observe(o metric.Observer, depth metric.Int64Observable, oldest 
 		if b.is {
 			n = 1
 		}
-		o.ObserveInt64(stopped, n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String(b.by))))
+		o.ObserveInt64(g.stopped, n, metric.WithAttributeSet(attribute.NewSet(system, queue, queueCause.String(b.by))))
 	}
 }

@@ -76,7 +76,7 @@ func recordAll(t *testing.T, mp *sdkmetric.MeterProvider) {
 		return []OutboxDepth{{Namespace: "shop", Queue: "mail", Backlog: 11, Dead: 2, Lag: 1500 * time.Millisecond}}
 	}))
 	t.Cleanup(ObserveDepths(mp, func(context.Context) []Depth {
-		return []Depth{{Queue: "mail", Ready: 7, Blocked: 4, Dead: 1, PausedGroups: 2, HeldGroups: 3, Oldest: 90 * time.Second, Paused: true, Limited: true}}
+		return []Depth{{Queue: "mail", Ready: 7, Blocked: 4, Dead: 1, PausedGroups: 2, HeldGroups: 3, OpenFlows: 5, FailedFlows: 2, Oldest: 90 * time.Second, Paused: true, Limited: true}}
 	}))
 }
 
@@ -102,6 +102,8 @@ func TestInstruments(t *testing.T) {
 		"signalbox.fence.rejected":            {"{write}", []string{system, queue}, 1},
 		"signalbox.queue.depth":               {"{job}", []string{system, queue, "signalbox.queue.state"}, 12},
 		"signalbox.queue.stopped_groups":      {"{group}", []string{system, queue, "signalbox.queue.cause"}, 5},
+		"signalbox.flows.open":                {"{flow}", []string{system, queue}, 5},
+		"signalbox.flows.failed":              {"{flow}", []string{system, queue}, 2},
 		"signalbox.queue.stopped":             {"{queue}", []string{system, queue, "signalbox.queue.cause"}, 2},
 		"signalbox.queue.oldest_job.age":      {"s", []string{system, queue}, 90},
 		"signalbox.lock.acquire.duration":     {"s", []string{system, "signalbox.lock.outcome"}, 1},
@@ -186,8 +188,8 @@ func TestDepthsOfStoppedAreGone(t *testing.T) {
 		}
 		return []Depth{{Queue: "mail", Ready: 1}}
 	})
-	if got := collect(t, reader); len(got) != 4 {
-		t.Errorf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
+	if got := collect(t, reader); len(got) != 6 {
+		t.Errorf("%v, want the depth, the age, what blocks the queue, how many groups are paused, and how many batches there are and have failed", got)
 	}
 	stop()
 	if got := collect(t, reader); len(got) != 0 {
@@ -262,8 +264,8 @@ func TestDepthsOfAReadThatIsCutShort(t *testing.T) {
 			return []Depth{{Queue: "mail", Ready: 1}}
 		}))
 		begin := time.Now()
-		if got := collect(t, reader); len(got) != 4 || time.Since(begin) > depthTimeout {
-			t.Errorf("%v after %v, want the depth, the age, what blocks the queue, and how many groups are paused", got, time.Since(begin))
+		if got := collect(t, reader); len(got) != 6 || time.Since(begin) > depthTimeout {
+			t.Errorf("%v after %v, want the depth, the age, what blocks the queue, how many groups are paused, and how many batches there are and have failed", got, time.Since(begin))
 		}
 	})
 }
@@ -283,8 +285,8 @@ func TestDepthsForTwoReaders(t *testing.T) {
 		var both sync.WaitGroup
 		for _, reader := range readers {
 			both.Go(func() {
-				if got := collect(t, reader); len(got) != 4 {
-					t.Errorf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
+				if got := collect(t, reader); len(got) != 6 {
+					t.Errorf("%v, want the depth, the age, what blocks the queue, how many groups are paused, and how many batches there are and have failed", got)
 				}
 			})
 		}
@@ -312,8 +314,8 @@ func TestDepthsAfterALateRead(t *testing.T) {
 		synctest.Wait()
 		took = depthTimeout - 1
 		got := collect(t, reader)
-		if len(got) != 4 {
-			t.Fatalf("%v, want the depth, the age, what blocks the queue, and how many groups are paused", got)
+		if len(got) != 6 {
+			t.Fatalf("%v, want the depth, the age, what blocks the queue, how many groups are paused, and how many batches there are and have failed", got)
 		}
 		if sum, _ := total(t, got["signalbox.queue.depth"]); sum != float64(took) {
 			t.Errorf("the depth is %v, want that of the second read", sum)

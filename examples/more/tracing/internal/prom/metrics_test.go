@@ -72,6 +72,8 @@ var instruments = []instrument{
 	{"signalbox.queue.depth", "{job}", gauge, append(ofQueue, labelState), 0},
 	{"signalbox.queue.stopped", "{queue}", gauge, append(ofQueue, labelCause), 0},
 	{"signalbox.queue.stopped_groups", "{group}", gauge, append(ofQueue, labelCause), 0},
+	{"signalbox.flows.open", "{flow}", gauge, ofQueue, 0},
+	{"signalbox.flows.failed", "{flow}", gauge, ofQueue, 0},
 	{"signalbox.queue.oldest_job.age", "s", gauge, ofQueue, 0},
 	{"signalbox.worker.active", "{job}", gauge, ofQueue, 0},
 	{"signalbox.worker.stuck", "{job}", gauge, append(ofQueue, labelKind), 0},
