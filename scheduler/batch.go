@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,9 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 		item, err := s.callback(ctx, queue, c)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.option, err)
+		}
+		if slices.ContainsFunc(callbacks[:i], func(other store.Callback) bool { return other.Item.ID() == item.ID() }) {
+			return nil, fmt.Errorf("%s: %w ID %s: another callback of the batch has it; give each an ID of its own, or leave the option out", c.option, signalbox.ErrInvalid, item.ID())
 		}
 		callbacks[i] = store.Callback{Role: c.role, Item: item}
 	}

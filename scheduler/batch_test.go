@@ -287,6 +287,7 @@ func TestBatchMistakes(t *testing.T) {
 		"OnSuccess":           {OnSuccess(call{"a"}, After(time.Hour))},
 		"OnFailure":           {OnFailure(call{"a"}, Unique("u", UntilStarted))},
 		"all jobs of a batch": {OnEnd(call{"a"}, Queue("another"))},
+		"OnEnd: signalbox: invalid ID report: another": {OnSuccess(call{"a"}, ID("report")), OnEnd(call{"b"}, ID("report"))},
 	} {
 		if _, err := s.Batch(ctx, q.Name(), opts...); !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

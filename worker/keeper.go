@@ -37,7 +37,7 @@ type keeper struct {
 
 	// The queue's mu guards these.
 	clock     serverClock
-	opened    bool            // a session has claimed
+	opened    bool            // there was a session that claims
 	reporting bool            // progress is to be written soon
 	vacated   time.Time       // when the last session that claimed was lost
 	waited    facts.Histogram // how long deliveries waited that are in no batch yet

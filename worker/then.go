@@ -193,13 +193,13 @@ func (cl *claimer) putOff(c *call, err error) {
 	}
 	s := c.session
 	cl.q.mu.Lock()
-	cl.finished(c)
-	s.others = append(s.others, r)
+	s.others = append(s.others, r) // before the call is finished: a session that no longer claims has this to settle yet, and stays
 	s.unconfirmed++
 	if r.Suspect {
 		s.suspects++
 	}
 	cl.q.dispatch.unsent++
+	cl.finished(c)
 	cl.q.dispatch.summon()
 	cl.q.mu.Unlock()
 	cl.q.warn("follow-ups", "signalbox: Redis refuses the follow-ups of a job; it is put back, and runs again", "job", r.ID, "kind", r.Kind, "token", r.Token, "next_try", r.Delay.String(), "error", brief(err))

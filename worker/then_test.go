@@ -2,9 +2,11 @@ package worker_test
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -147,7 +149,7 @@ func (unlimited) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func (h thens) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if len(args) < 2 || args[1] != scripts.Then.Lua().Hash() && !strings.EqualFold(fmt.Sprint(args[0]), "eval") {
+		if hash := scripts.Then.Lua().Hash(); len(args) < 2 || args[1] != hash && fmt.Sprintf("%x", sha1.Sum(fmt.Append(nil, args[1]))) != hash { // EVAL has the text
 			return next(ctx, cmd)
 		}
 		err := h.before()
@@ -217,6 +219,74 @@ func TestThenIsDenied(t *testing.T) {
 	if c := r.counts(); c.Total.Enqueued != 2 || r.log.count("Redis refuses the follow-ups of a job") != 1 {
 		t.Errorf("counts %+v", c.Total)
 	}
+}
+
+// The same, and meanwhile the lease is lost: the session has the job to settle yet, and then the queue goes on under another.
+func TestThenIsDeniedAndTheLeaseLost(t *testing.T) {
+	t.Parallel()
+	srv := redistest.New(t)
+	r := newRigOn(t, srv.Client())
+	rdb := srv.Client()
+	asked, lost := make(chan struct{}), make(chan struct{})
+	ask, open := sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(lost) })
+	rdb.AddHook(thens{before: func() error {
+		ask()
+		<-lost
+		return errors.New("NOPERM signalbox: the Redis user may not run RPUSH")
+	}})
+	t.Cleanup(open)
+	w := r.workerOn(rdb, r.short(2))
+	outcomes, other := make(chan signalbox.Outcome, 1), make(chan signalbox.Outcome, 1)
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		signalbox.OnSettled(ctx, func(s signalbox.Settled) { outcomes <- s.Outcome })
+		return scheduler.Then(ctx, sequel{N: 1})
+	})
+	waits := make(chan struct{})
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, in sequel) error {
+		if in.N == 1 { // until the lease is lost
+			signalbox.OnSettled(ctx, func(s signalbox.Settled) { other <- s.Outcome })
+			close(waits)
+			<-ctx.Done()
+		}
+		return nil
+	})
+	r.add(signalbox.Job{}, signalbox.Job{Kind: "sequel", Payload: []byte(`{"N":1}`)})
+	run := r.start(w)
+	get(t, waits, "the other job runs")
+	get(t, asked, "the follow-up is asked for")
+	if err := r.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	get(t, other, "the lease is lost, and all else is settled")
+	open()
+	if o := get(t, outcomes, "it is refused"); o != signalbox.OutcomeSuperseded {
+		t.Errorf("it ended %s", o)
+	}
+	r.add(signalbox.Job{Kind: "sequel", Payload: []byte(`{}`)})
+	r.completed(1)
+	run.stop()
+}
+
+// Steps that finish in one goroutine of a handler change nothing of what another one reads of the job: it is the race detector that would say so.
+func TestStepsBesideThen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := r.worker(4)
+	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
+		saved := make(chan error, 1)
+		go func() {
+			_, err := signalbox.Step(ctx, "a", func(context.Context) (int, error) { return 1, nil })
+			saved <- err
+		}()
+		if _, ok := scheduler.BatchOf(ctx); ok {
+			t.Error("it is of a batch")
+		}
+		return errors.Join(scheduler.Then(ctx, sequel{}), <-saved)
+	})
+	worker.Handle(w, func(context.Context, *signalbox.Job, sequel) error { return nil })
+	r.add(make([]signalbox.Job, 50)...)
+	r.start(w)
+	r.completed(100)
 }
 
 // A job that is cancelled while it runs, and one whose lease is lost, have no follow-ups.

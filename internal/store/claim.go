@@ -68,12 +68,12 @@ type Attempt = wire.Attempt
 // Failed returns the delivery's record with that many failed attempts and that last error, for
 // a Settlement.
 func (d *Delivery) Failed(attempts int, lastError string) ([]byte, error) {
-	return wire.Fail(d.record, attempts, lastError)
+	return wire.Fail(d.latest(), attempts, lastError)
 }
 
 // FailedAttempt is Failed, and keeps the attempt beside those that the record has.
 func (d *Delivery) FailedAttempt(lastError string, attempt *Attempt) ([]byte, error) {
-	return wire.FailAttempt(d.record, lastError, attempt)
+	return wire.FailAttempt(d.latest(), lastError, attempt)
 }
 
 // Kept returns what asks to keep a completed job, for Settlement.Keep. The job keeps the attempt, and its result unless that is nil.
@@ -179,11 +179,20 @@ type Delivery struct {
 	// Span is that of the last attempt, if it had one.
 	Span string
 
-	record []byte
+	record []byte // as it was claimed. It isn't changed, so that it can be read while the handler saves
+	saved  []byte // the record with what the handler has saved, or nil: it is of those who save and settle
+}
+
+// latest returns the delivery's record with what its handler has saved.
+func (d *Delivery) latest() []byte {
+	if d.saved != nil {
+		return d.saved
+	}
+	return d.record
 }
 
 // Size returns the size of the delivery's record in bytes.
-func (d *Delivery) Size() int { return len(d.record) }
+func (d *Delivery) Size() int { return len(d.latest()) }
 
 // Special reports whether the job has a group or a unique key, is of a flow, or may expire.
 func (d *Delivery) Special() bool { return wire.IsSpecial(d.record) }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -222,6 +223,39 @@ func TestFlowDoctor(t *testing.T) {
 }
 
 // Many callbacks are released by several calls.
+// Callbacks have IDs of their own: of two with the same one would be lost.
+func TestFlowOfTwinCallbacks(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	twins := []Callback{{AwaitsSuccess, r.item("a", When{}, signalbox.PriorityNormal)}, {AwaitsEnd, r.item("b", When{}, signalbox.PriorityNormal)}, {AwaitsEnd, r.item("a", When{}, signalbox.PriorityNormal)}}
+	_, _, err := r.CreateFlow(bg, facts.FlowRef{Name: "twins", Mark: NewFlowMark()}, FlowTerms{Within: time.Hour}, twins)
+	if taken, ok := errors.AsType[*FlowTaken](err); !ok || taken.ID != "a" {
+		t.Errorf("error %v", err)
+	}
+	same(t, "jobs", r.rdb.HLen(bg, r.keys.Jobs).Val(), 0)
+	same(t, "flows", r.rdb.Exists(bg, r.keys.Flows).Val(), 0)
+}
+
+// A callback that is cancelled makes room, and producers that wait hear of it.
+func TestFlowMakesRoom(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	b := r.newBatch("b", "se")
+	r.maximum(2)
+	sub := r.rdb.Subscribe(bg, r.keys.Settings)
+	defer sub.Close()
+	_, err := sub.Receive(bg)
+	r.must(err)
+	_, err = r.CancelFlow(bg, b.ref)
+	r.must(err)
+	message, err := sub.ReceiveTimeout(bg, 10*time.Second)
+	if m, ok := message.(*redis.Message); !ok || m.Payload != "room" {
+		t.Errorf("%v, %v", message, err)
+	}
+}
+
 func TestFlowOfManyCallbacks(t *testing.T) {
 	t.Parallel()
 	r := newQueue(t, redistest.New(t).Client())

@@ -30,11 +30,11 @@ const maxSaveTries = 4
 // record then. Redis compares the token, and the record before with the one that the delivery has: so a copy of an earlier call that comes late changes nothing. It may be
 // called again after an error.
 func (q *Queue) Save(ctx context.Context, session, id string, token int64, d *Delivery, saved []byte) error {
-	record, err := wire.WithSaved(d.record, saved)
+	record, err := wire.WithSaved(d.latest(), saved)
 	if err != nil {
 		return err
 	}
-	sum := sha1.Sum(d.record)
+	sum := sha1.Sum(d.latest())
 	before := hex.EncodeToString(sum[:])
 	for range maxSaveTries {
 		r, err := scripts.Save.Run(ctx, q.rdb, scripts.Save.Keys(&q.keys, q.keys.Inflight(session)),
@@ -44,7 +44,7 @@ func (q *Queue) Save(ctx context.Context, session, id string, token int64, d *De
 		}
 		switch word := r.Str(0); word {
 		case "ok":
-			d.record = record
+			d.saved = record
 			return nil
 		case "superseded":
 			return ErrSuperseded
@@ -59,14 +59,14 @@ func (q *Queue) Save(ctx context.Context, session, id string, token int64, d *De
 	return errors.New("store: the job's record was changed by others at each try")
 }
 
-// Decoded reads the delivery's record into job, which has what isn't in it. The delivery's own Job may have been changed by its handler.
+// Decoded reads the record that was claimed into job, which has what isn't in it. The delivery's own Job may have been changed by its handler. It may be called while Save and Keep are.
 func (d *Delivery) Decoded(job *signalbox.Job) error { return wire.Decode(d.record, job) }
 
 // Keep keeps what is saved with the delivery alone: for the record that its settlement may write.
 func (d *Delivery) Keep(saved []byte) error {
-	record, err := wire.WithSaved(d.record, saved)
+	record, err := wire.WithSaved(d.latest(), saved)
 	if err == nil {
-		d.record = record
+		d.saved = record
 	}
 	return err
 }

@@ -48,17 +48,17 @@ func TestSave(t *testing.T) {
 			job.ID, job.Kind, job.Payload = "a", "k", []byte(strings.Repeat("x", 5000))
 			r.enqueued(r.made(job, "u", When{}))
 			d := r.one()
-			same(t, "the record of the delivery", string(d.record), r.rdb.HGet(bg, r.keys.Jobs, "a").Val())
-			before := d.record
+			same(t, "the record of the delivery", string(d.latest()), r.rdb.HGet(bg, r.keys.Jobs, "a").Val())
+			before := d.latest()
 			r.must(r.save(&d, "one"))
-			one := d.record
+			one := d.latest()
 			same(t, "the job has saved", r.savedOf("a"), "one")
 			same(t, "the same call again", r.saveCall(d, before, one), "ok")
 			r.must(r.save(&d, strings.Repeat("two", 2000)))
 			same(t, "a late copy of the first call", r.saveCall(d, before, one), "changed")
 			same(t, "the job has saved", r.savedOf("a"), strings.Repeat("two", 2000))
-			if largest := r.rdb.HGet(bg, r.keys.Stats, "largest").Val(); largest != fmt.Sprint(len(d.record)) {
-				t.Errorf("the largest record has %s bytes, that of the job %d", largest, len(d.record))
+			if largest := r.rdb.HGet(bg, r.keys.Stats, "largest").Val(); largest != fmt.Sprint(len(d.latest())) {
+				t.Errorf("the largest record has %s bytes, that of the job %d", largest, len(d.latest()))
 			}
 
 			// Redis fails over to the state after the first call: the next one has all that was saved.

@@ -618,7 +618,7 @@ func NewDelivery(job *signalbox.Job) Delivery {
 
 // Next returns the job after a delivery of it was settled: as its next delivery has it, or as it is kept. job is as it was claimed.
 func (d *Delivery) Next(job signalbox.Job, r *Settlement, now time.Time) *signalbox.Job {
-	record := d.record
+	record := d.latest()
 	if r.Record != nil {
 		record = r.Record
 	}

@@ -102,7 +102,7 @@ func parseExamination(r *scripts.Reply, searched bool) (e Examination, again boo
 	return e, false, r.Err
 }
 
-// firstPlace is where the places begin in what facts_of.lua returns; each has so many texts.
+// firstPlace is where the places begin in what facts_of in looks.lua returns; each has so many texts.
 const firstPlace, placeTexts = 6, 4
 
 func parseFacts(r *scripts.Reply, searched bool) (f Job, ok bool) {

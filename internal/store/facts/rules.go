@@ -55,9 +55,9 @@ var Faults = []Fault{
 }
 
 const (
-	// SuspectAt is the number of crashes from which on a job is a suspect. The chapter record of the scripts has this number and aloneAt, too.
+	// SuspectAt is the number of crashes from which on a job is a suspect. The chapter record of the scripts has this number and AloneAt, too.
 	SuspectAt = 2
-	// AloneAt is the number of crashes from which on a suspect runs beside no other one in its session: by crashLimit, the next one would be its last.
+	// AloneAt is the number of crashes from which on a suspect runs beside no other one in its session: by CrashLimit, the next one would be its last.
 	AloneAt = CrashLimit - 1
 	// CrashLimit is the number of crashes at which a job is dead, unless the worker that takes it back says another.
 	CrashLimit = 5
@@ -69,10 +69,10 @@ type Violation struct {
 	Text  string
 }
 
-// Job are what a queue has of one job at one moment.
+// A Job is what a queue has of one job at one moment.
 type Job struct {
 	ID       string
-	digest   string // of all that follows, as facts_of.lua makes it
+	digest   string // of all that follows, as facts_of in looks.lua makes it
 	There    bool   // it has a record
 	Head     string // the begin of the record, at least the header and the key of a group
 	Size     int64  // of the record
@@ -139,7 +139,7 @@ func (p Place) Token() (digits string, n int64, ok bool) {
 // LatestToken is the last token that claim.lua goes on from.
 const LatestToken = 9007199254000000
 
-// ParseToken returns a token, and whether the text is one for claim.lua: at most 16 digits, and at most latestToken.
+// ParseToken returns a token, and whether the text is one for claim.lua: at most 16 digits, and at most LatestToken.
 func ParseToken(digits string) (n int64, ok bool) {
 	if len(digits) > 16 || strings.Trim(digits, "0123456789") != "" {
 		return 0, false
@@ -359,7 +359,7 @@ func (f *Job) judgeMark(add func(Fault, string, ...any)) {
 	}
 }
 
-// Crowded reports whether one session has suspects that may not run beside each other: one of them has aloneAt crashes or more.
+// Crowded reports whether one session has suspects that may not run beside each other: one of them has AloneAt crashes or more.
 func Crowded(running []Place) (suspects, alone int, wrong bool) {
 	for _, p := range running {
 		if crashes, ok := p.Suspect(); ok {

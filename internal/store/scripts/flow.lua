@@ -10,7 +10,7 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then, for 'create', for each job that waits for the flow: its role in the link, and id, class and envelope as in enqueue.lua. Its extras have the link
 -- Reply: {'ok', time in us, word, flow, detail}
---        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'gap' if some of what its producer has given are missing, 'fewer' if an earlier producer has given more than one that has begun again: then it isn't sealed; 'taken' if a job has the ID in detail, 'full' if the queue has no room: then nothing was done; 'done'
+--        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'gap' if some of what its producer has given are missing, 'fewer' if an earlier producer has given more than one that has begun again: then it isn't sealed; 'taken' if a job has the ID in detail, or two of the call have it, 'full' if the queue has no room: then nothing was done; 'done'
 --        flow: what FLOWS has for it then, '' for none; detail: '', an ID, or how many jobs of the queue haven't ended, '/', how many there may be
 -- Errors: those of enqueue.lua, before the first write
 
@@ -28,6 +28,7 @@ if denied then
   return denied
 end
 local now = clock()
+local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
 local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
 local acts = new_acts(now, withheld, ends)
 local f = read_flow(ends, verb ~= 'create' and mark ~= '' and name .. '{' .. mark or name)
@@ -39,10 +40,12 @@ elseif verb == 'create' then
   if not callbacks then
     return fault
   end
+  local seen = {}
   for _, c in ipairs(callbacks) do
-    if redis.call('HEXISTS', JOBS, c.id) == 1 then
+    if seen[c.id] or redis.call('HEXISTS', JOBS, c.id) == 1 then
       return {'ok', now, 'taken', '', c.id}
     end
+    seen[c.id] = true
   end
   local length = maximum and queue_length()
   if maximum and #callbacks > 0 and length + #callbacks > maximum then
@@ -71,4 +74,7 @@ else
 end
 turn_flows(acts)
 end_acts(acts)
+if no_room then
+  tell_room(maximum)
+end
 return {'ok', now, word, flow_text(f), detail}

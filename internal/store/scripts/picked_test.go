@@ -270,7 +270,7 @@ var longScripts = exceptions{
 	"claim":   {2314, "it is what jobs of each kind need of a claim and a settlement"},
 	"add":     {1520, "it is the same for members of a flow"},
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
-	"flow":    {1195, "it puts in jobs that wait, and has them go on"},
+	"flow":    {1205, "it puts in jobs that wait, and has them go on"},
 	"mend":    {1120, "it does each of the repairs"},
 	"pass":    {1315, "it takes jobs out of any place, and has others go on"},
 	"reclaim": {1288, "it has jobs go on that wait for flows"},
