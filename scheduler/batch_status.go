@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/signalbox-go/signalbox/internal/parcelseam"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
@@ -73,24 +72,11 @@ func (s *Scheduler) BatchStatus(ctx context.Context, ref Ref) (BatchStatus, erro
 //
 // The error wraps [ErrNoBatch] if the job is of no batch, or the batch is forgotten; that happens to a callback that is retried 30 days later. Any other error is that of Redis. If ctx has no deadline, the call takes 5 s at most.
 func BatchStatusOf(ctx context.Context) (BatchStatus, error) {
-	of, ok := ctx.Value(parcelseam.FlowKey{}).(parcelseam.Flow)
-	if !ok {
-		return BatchStatus{}, fmt.Errorf("%w: ctx is not that of a handler whose job is a member or a callback of one", ErrNoBatch)
-	}
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultEnqueueTimeout)
-		defer cancel()
-	}
-	ref := Ref{Namespace: of.Queue.Namespace(), Queue: of.Queue.Name(), ID: of.Of.Name}
-	f, found, err := of.Queue.Flow(ctx, of.Of.Name)
-	if err == nil && (!found || f.Mark != of.Of.Mark) {
-		err = ErrNoBatch
-	}
+	of, f, err := batchIn(ctx)
 	if err != nil {
-		return BatchStatus{}, fmt.Errorf("scheduler: status of the job's batch %s: %w", ref, err)
+		return BatchStatus{}, err
 	}
-	return batchStatusOf(ref, &f), nil
+	return batchStatusOf(batchRef(of), &f), nil
 }
 
 func batchStatusOf(ref Ref, f *facts.Flow) BatchStatus {

@@ -103,7 +103,7 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 	case v.Err != nil:
 		return Status{}, v.Err
 	}
-	st := s.statusOf(ref, &v)
+	st := statusOf(ref, &v, s.codec)
 	if v.State != signalbox.StateRunning {
 		return st, nil
 	}
@@ -122,8 +122,8 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 // errGone says what may have become of a job of which nothing is known.
 var errGone = fmt.Errorf("%w: it has completed and wasn't kept, was dropped, deleted or moved, or never was there", ErrNotFound)
 
-// statusOf returns what is known of a job whose record could be read, but for its progress.
-func (s *Scheduler) statusOf(ref Ref, v *looks.View) Status {
+// statusOf returns what is known of a job whose record could be read, but for its progress. codec is for results that aren't JSON.
+func statusOf(ref Ref, v *looks.View, codec signalbox.Codec) Status {
 	job := &v.Job
 	st := Status{
 		Ref: ref, Kind: job.Kind, State: v.State, Failed: max(job.Attempt-1, 0), MaxAttempts: job.MaxAttempts, LastError: job.LastError,
@@ -146,7 +146,7 @@ func (s *Scheduler) statusOf(ref Ref, v *looks.View) Status {
 		st.StartedAt = v.Success.At
 	}
 	if v.Result != nil {
-		st.job, st.result, st.codec = job, v.Result, s.codec
+		st.job, st.result, st.codec = job, v.Result, codec
 	}
 	return st
 }

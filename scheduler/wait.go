@@ -46,18 +46,12 @@ func (e *EndedError) Error() string {
 //
 // The user of Redis needs +ssubscribe and +sunsubscribe beside the rights of a producer, or +subscribe and +unsubscribe if the server has no sharded channels. Without them the call looks every 10 s, and the log says so.
 func Wait[T any](ctx context.Context, s *Scheduler, ref Ref) (T, error) {
-	var none T
 	st, err := s.wait(ctx, ref)
 	if err != nil {
+		var none T
 		return none, err
 	}
-	if st.State != signalbox.StateCompleted {
-		return none, &EndedError{st}
-	}
-	if _, nothing := any(none).(struct{}); nothing {
-		return none, nil
-	}
-	return ReadResult[T](st)
+	return resultOf[T](st)
 }
 
 // wait waits until a job has ended, and returns how it is then.
@@ -380,7 +374,7 @@ func (w *watch) end(id string, v *looks.View, err error) {
 			continue
 		}
 		if one.err = err; err == nil {
-			one.status = w.s.statusOf(one.ref, v)
+			one.status = statusOf(one.ref, v, w.s.codec)
 		}
 		close(one.ended)
 	}

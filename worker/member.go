@@ -36,7 +36,7 @@ func (d *delivery) flow() any {
 	if !ok {
 		return nil
 	}
-	return parcelseam.Flow{Queue: d.session.queue.store, Of: ref}
+	return parcelseam.Flow{Queue: d.session.queue.store, Of: ref, Codecs: d.session.queue.w.codecs}
 }
 
 // Of implements [parcelseam.Member], as the others do.

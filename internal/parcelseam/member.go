@@ -3,6 +3,7 @@ package parcelseam
 import (
 	"context"
 
+	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/store"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 )
@@ -13,10 +14,11 @@ type MemberKey struct{}
 // FlowKey is the context key for the [Flow] of a delivery whose job is a member or a callback of a batch.
 type FlowKey struct{}
 
-// A Flow is a batch, and the queue that it is in. Package worker makes it, and scheduler.BatchStatusOf finds it.
+// A Flow is a batch, and the queue that it is in. Package worker makes it, and scheduler.BatchStatusOf and scheduler.Results find it.
 type Flow struct {
-	Queue *store.Queue
-	Of    facts.FlowRef
+	Queue  *store.Queue
+	Of     facts.FlowRef
+	Codecs map[string]signalbox.Codec // of the worker, by encoding, without JSON's
 }
 
 // A Member adds jobs to the batch that it is of. Package worker makes it, and scheduler.BatchOf finds it. It is locked while it is asked.

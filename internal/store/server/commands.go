@@ -36,7 +36,7 @@ func (r Role) String() string {
 // roleScripts are the scripts that a role runs.
 var roleScripts = map[Role][]string{
 	Producer: {"enqueue", "plan", "announce", "ended", "permits"},
-	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "save", "then", "report", "depth", "set", "limit", "hold", "permits", "deaths", "copied", "enqueue", "add", "pass", "tend"},
+	Worker:   {"claim", "renew", "reclaim", "close", "sweep", "save", "then", "report", "depth", "set", "limit", "hold", "permits", "deaths", "copied", "enqueue", "add", "pass", "tend", "page"},
 	Reporter: {"report", "depth", "permits"},
 	Operator: {"depth", "show", "page", "list", "latest", "deliveries", "kinds", "history", "set", "limit", "hold", "pause", "act", "put", "moving", "past", "entry", "enqueue", "examine", "sum", "lined", "groups", "running", "mend", "permits", "copied", "remove", "unlist", "flow", "pass"},
 	Viewer:   {"depth", "show", "page", "list", "latest", "deliveries", "kinds", "history", "examine", "sum", "lined", "groups", "running"},
