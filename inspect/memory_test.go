@@ -72,7 +72,7 @@ func TestMemoryIsNear(t *testing.T) {
 // Each part of the memory grows by what it is of.
 func TestMemoryParts(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, s *stage) {
+	parts := func(t *testing.T, s *stage) {
 		before := inspect.Memory{}
 		grows := func(what string, part func(m *inspect.Memory) int64, least int64) {
 			t.Helper()
@@ -103,6 +103,14 @@ func TestMemoryParts(t *testing.T) {
 		s.batch("news", "member")
 		grows("batches", func(m *inspect.Memory) int64 { return m.Batches }, 100)
 		grows("statistics", func(m *inspect.Memory) int64 { return m.Statistics }, 0)
+	}
+	t.Run("one server", func(t *testing.T) { // a real one: the embedded one doesn't say
+		t.Parallel()
+		parts(t, newStage(t, redistest.New(t).Client()))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		parts(t, newStage(t, redistest.Cluster(t).Client()))
 	})
 }
 
