@@ -50,7 +50,7 @@ type Values struct {
 	Copies      string              // the queue that gets copies of dead jobs; "" if there is none
 }
 
-// Settings reads the queue's settings. It returns a *layout.Error if the queue's layout is older than layout.Number.
+// Read reads the queue's settings. It returns a *layout.Error if the queue's layout is older than layout.Number.
 func (q *Queue) Read(ctx context.Context) (Values, error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
