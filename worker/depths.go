@@ -61,9 +61,9 @@ func ReportDepths(ctx context.Context, rdb redis.UniversalClient, cfg ReportConf
 // observe adds the depths of the queues to the metrics until the returned function is called. It skips queues that another process
 // reports.
 func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, queues []*store.Queue) func() {
-	me := store.NewID()                // not the worker's name: a process on another host may have the same
-	said := make(map[string]time.Time) // when the log last warned of a queue; no lock, since only one read runs at a time
-	warned := make(map[string]bool)    // queues that the log has warned of and that were not read since
+	me := store.Reporter(store.NewID()) // not the worker's name: a process on another host may have the same
+	said := make(map[string]time.Time)  // when the log last warned of a queue; no lock, since only one read runs at a time
+	warned := make(map[string]bool)     // queues that the log has warned of and that were not read since
 	stop := telemetry.ObserveDepths(mp, func(ctx context.Context) []telemetry.Depth {
 		depths := make([]telemetry.Depth, 0, len(queues))
 		for _, q := range queues {
@@ -96,17 +96,17 @@ func observe(ctx context.Context, mp metric.MeterProvider, log *slog.Logger, que
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		for _, q := range queues {
-			_ = q.Looks().StopReporting(ctx, me) // if this fails, another process begins a little later
+			_ = me.End(ctx, q) // if this fails, another process begins a little later
 		}
 	}
 }
 
 // depthsOf reads the depths of a queue, and how many batches it has, if this process reports them. mine is false if another one does.
-func depthsOf(ctx context.Context, q *store.Queue, me string) (d looks.Depths, flows store.FlowCounts, mine bool, err error) {
+func depthsOf(ctx context.Context, q *store.Queue, me store.Reporter) (d looks.Depths, flows store.FlowCounts, mine bool, err error) {
 	if err := ctx.Err(); err != nil { // the client may not check ctx
 		return d, flows, false, err
 	}
-	if mine, err = q.Looks().Report(ctx, me); err == nil && mine {
+	if mine, err = me.Begin(ctx, q); err == nil && mine {
 		d, err = q.Looks().Depths(ctx)
 	}
 	if err == nil && mine {

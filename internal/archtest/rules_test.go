@@ -52,8 +52,8 @@ var rules = []rule{
 	{"internal/store/facts", []string{".", "internal/wire", "internal/store/layout", "internal/store/scripts"}, []string{goRedis}},
 	{"internal/store/settings", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts"}, []string{goRedis}},
 	{"internal/store/looks", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts", "internal/store/server", "internal/store/settings"}, []string{goRedis}},
-	{"internal/store/doctor", []string{".", "internal/wire", "internal/store/facts", "internal/store/scripts"}, []string{goRedis}}, // not internal/store: its tests import this
-	{"internal/store/check", []string{".", "internal/wire", "internal/store/facts"}, []string{goRedis}},                            // for tests; not internal/store: its tests import this
+	{"internal/store/doctor", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/scripts"}, []string{goRedis}}, // not internal/store: its tests import this
+	{"internal/store/check", []string{".", "internal/wire", "internal/store/facts"}, []string{goRedis}},                                                     // for tests; not internal/store: its tests import this
 	{"internal/store", []string{".", "internal/wire", "internal/store/facts", "internal/store/layout", "internal/store/looks", "internal/store/scripts", "internal/store/server", "internal/store/settings"}, []string{goRedis}},
 	{"internal/schedule", []string{"."}, []string{cron}},
 	{"internal/telemetry", nil, otelAPI},          // not the root: lock imports this

@@ -51,13 +51,13 @@ func TestCommandsSuffice(t *testing.T) {
 		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
 		if role == server.Reporter {
 			q := New(rdb, "", redistest.Name(t))
-			if _, err := q.Looks().Report(bg, "me"); err != nil {
+			if _, err := Reporter("me").Begin(bg, q); err != nil {
 				t.Errorf("to be the one that reports: %v", err)
 			}
 			if _, err := q.Looks().Depths(bg); err != nil {
 				t.Errorf("depths: %v", err)
 			}
-			if err := q.Looks().StopReporting(bg, "me"); err != nil {
+			if err := Reporter("me").End(bg, q); err != nil {
 				t.Errorf("to report no more: %v", err)
 			}
 			continue

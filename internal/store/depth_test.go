@@ -75,9 +75,9 @@ func testOldestReady(t *testing.T, r *rig) {
 }
 
 func testOneReports(t *testing.T, r *rig) {
-	report := func(client string) bool {
+	report := func(client Reporter) bool {
 		t.Helper()
-		mine, err := r.Looks().Report(bg, client)
+		mine, err := client.Begin(bg, r.Queue)
 		r.must(err)
 		return mine
 	}
@@ -85,16 +85,16 @@ func testOneReports(t *testing.T, r *rig) {
 		same(t, "a reports", report("a"), true)
 		same(t, "b reports beside a", report("b"), false)
 	}
-	if ttl := r.rdb.PTTL(bg, r.keys.Reporter).Val(); ttl <= looks.ReportFor-10*time.Second || ttl > looks.ReportFor {
-		t.Errorf("a reports for %v, want %v", ttl, looks.ReportFor)
+	if ttl := r.rdb.PTTL(bg, r.keys.Reporter).Val(); ttl <= ReportFor-10*time.Second || ttl > ReportFor {
+		t.Errorf("a reports for %v, want %v", ttl, ReportFor)
 	}
-	r.must(r.Looks().StopReporting(bg, "b"))
+	r.must(Reporter("b").End(bg, r.Queue))
 	same(t, "b reports after it stopped", report("b"), false)
-	r.must(r.Looks().StopReporting(bg, "a"))
+	r.must(Reporter("a").End(bg, r.Queue))
 	same(t, "b reports after a stopped", report("b"), true)
 	r.must(r.rdb.PExpire(bg, r.keys.Reporter, 0).Err()) // b has not reported for too long
 	same(t, "a reports after b fell silent", report("a"), true)
-	r.must(r.Looks().StopReporting(bg, "a"))
+	r.must(Reporter("a").End(bg, r.Queue))
 	same(t, "the key", r.rdb.Exists(bg, r.keys.Reporter).Val(), 0)
 }
 

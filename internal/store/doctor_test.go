@@ -340,7 +340,7 @@ func testDoctorLooksAgain(t *testing.T, r *rig) {
 	}
 	r.must(r.rdb.LRem(bg, r.keys.ReadyLow, 0, "a").Err())
 	before := r.dump()
-	done, _, err := r.Site().Mend(bg, sessions, &e.Jobs[0], doctor.StepsOf(&e.Jobs[0], e.Around, 0)...)
+	done, _, err := doctor.Mend(bg, r.Site(), sessions, &e.Jobs[0], doctor.StepsOf(&e.Jobs[0], e.Around, 0)...)
 	r.must(err)
 	same(t, "repaired what is no more", done, false)
 	r.unchanged("such a repair", before)
@@ -349,7 +349,7 @@ func testDoctorLooksAgain(t *testing.T, r *rig) {
 	if _, again, err := r.Site().Examine(bg, sessions, facts.Origin{IDs: []string{"a"}}); err != nil || !again {
 		t.Errorf("with a session that it doesn't know: %v, %v", again, err)
 	}
-	if _, again, err := r.Site().Mend(bg, sessions, &e.Jobs[0], facts.Step{Verb: "undue", A: "1", B: ""}); err != nil || !again {
+	if _, again, err := doctor.Mend(bg, r.Site(), sessions, &e.Jobs[0], doctor.Step{Verb: "undue", A: "1", B: ""}); err != nil || !again {
 		t.Errorf("a repair with a session that it doesn't know: %v, %v", again, err)
 	}
 }

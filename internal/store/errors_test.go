@@ -15,6 +15,7 @@ import (
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/internal/store/doctor"
 	"github.com/signalbox-go/signalbox/internal/store/facts"
 	"github.com/signalbox-go/signalbox/internal/store/looks"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
@@ -389,7 +390,7 @@ func operations() []operation {
 			if err != nil {
 				return err
 			}
-			done, _, err := r.Site().Mend(bg, sessions, &facts.Job{ID: "ready1"}, facts.Step{Verb: "unlist", A: "1", B: "0"}, facts.Step{Verb: "list", A: "1", B: ""})
+			done, _, err := doctor.Mend(bg, r.Site(), sessions, &facts.Job{ID: "ready1"}, doctor.Step{Verb: "unlist", A: "1", B: "0"}, doctor.Step{Verb: "list", A: "1", B: ""})
 			if err == nil && !done {
 				return errors.New("nothing was done")
 			}
@@ -397,7 +398,7 @@ func operations() []operation {
 		}},
 		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
-			mine, err := r.Looks().Report(bg, "client")
+			mine, err := Reporter("client").Begin(bg, r.Queue)
 			if err == nil && !mine {
 				return errors.New("another reports")
 			}

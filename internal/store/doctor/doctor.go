@@ -179,12 +179,12 @@ func (d *doctor) look(ctx context.Context, s facts.Origin) (e facts.Examination,
 	return e, err
 }
 
-func (d *doctor) mend(ctx context.Context, f *facts.Job, steps ...facts.Step) (done bool, err error) {
+func (d *doctor) mend(ctx context.Context, f *facts.Job, steps ...Step) (done bool, err error) {
 	if !d.Repair || len(steps) == 0 {
 		return false, nil
 	}
 	err = d.with(ctx, func(sessions []string) (again bool, err error) {
-		done, again, err = d.q.Mend(ctx, sessions, f, steps...)
+		done, again, err = Mend(ctx, d.q, sessions, f, steps...)
 		return again, err
 	})
 	return done, err
@@ -316,7 +316,7 @@ func (d *doctor) unique(ctx context.Context) error {
 		}
 		for i := 0; i < min(len(e.Left), len(e.Records)); i++ {
 			key, value := e.Left[i], e.Records[i]
-			done, err := d.mend(ctx, nil, facts.Step{Verb: "unkey", A: key, B: value})
+			done, err := d.mend(ctx, nil, Step{Verb: "unkey", A: key, B: value})
 			if err != nil {
 				return err
 			}
@@ -330,7 +330,7 @@ func (d *doctor) unique(ctx context.Context) error {
 
 // odd is about a member of due that names no job.
 func (d *doctor) odd(ctx context.Context, member string) error {
-	done, err := d.mend(ctx, nil, facts.Step{Verb: "odd", A: member})
+	done, err := d.mend(ctx, nil, Step{Verb: "odd", A: member})
 	if err == nil {
 		d.find(facts.BadMember, "", fmt.Sprintf("the member %.40q is due and names no job", member), done)
 	}
@@ -562,7 +562,7 @@ func (d *doctor) confirm(ctx context.Context, f *facts.Job, a facts.Around) erro
 // unregistered reports the sessions that have deliveries and aren't registered.
 func (d *doctor) unregistered(ctx context.Context) error {
 	for _, session := range slices.Sorted(maps.Keys(d.ghosts)) {
-		done, err := d.mend(ctx, nil, facts.Step{Verb: "open", A: session})
+		done, err := d.mend(ctx, nil, Step{Verb: "open", A: session})
 		if err != nil {
 			return err
 		}
@@ -591,7 +591,7 @@ func (d *doctor) idle(ctx context.Context) error {
 		d.Unproved = append(d.Unproved, fmt.Sprintf("addresses that wait for wake-ups: the first %d of %d were checked", MaxAddresses, all))
 	}
 	for _, address := range e.Left {
-		done, err := d.mend(ctx, nil, facts.Step{Verb: "idle", A: address})
+		done, err := d.mend(ctx, nil, Step{Verb: "idle", A: address})
 		if err != nil {
 			return err
 		}

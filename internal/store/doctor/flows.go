@@ -124,7 +124,7 @@ func (d *doctor) compareFlow(ctx context.Context, f *facts.Flow, text string, op
 	if len(wrong) == 0 {
 		return nil
 	}
-	done, err := d.mend(ctx, nil, facts.Step{Verb: "flow", A: f.Name, B: strconv.FormatInt(open, 10) + " " + strconv.FormatInt(waiters, 10) + " " + text})
+	done, err := d.mend(ctx, nil, Step{Verb: "flow", A: f.Name, B: strconv.FormatInt(open, 10) + " " + strconv.FormatInt(waiters, 10) + " " + text})
 	if err == nil {
 		d.find(facts.WrongFlow, "", fmt.Sprintf("batch %.64q: %s", f.Name, strings.Join(wrong, "; ")), done)
 	}
@@ -177,7 +177,7 @@ func (d *doctor) waiter(ctx context.Context, member string) error {
 	case !ok:
 		d.find(facts.StuckWaiter, id, fmt.Sprintf("job %.200q waits for batch %.64q, which isn't there", id, name), false)
 	case f.Verdict(role) && !noted.Val():
-		done, err := d.mend(ctx, nil, facts.Step{Verb: "page", A: name, B: ""})
+		done, err := d.mend(ctx, nil, Step{Verb: "page", A: name, B: ""})
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (d *doctor) waiter(ctx context.Context, member string) error {
 
 // strayWaiter is about a member of the set of jobs that wait which is no place of a job.
 func (d *doctor) strayWaiter(ctx context.Context, id, member string) error {
-	done, err := d.mend(ctx, nil, facts.Step{Verb: "unwait", A: member, B: ""})
+	done, err := d.mend(ctx, nil, Step{Verb: "unwait", A: member, B: ""})
 	if err == nil {
 		d.find(facts.BadMember, id, fmt.Sprintf("%.300q waits for a batch, and is no place of a job", member), done)
 	}

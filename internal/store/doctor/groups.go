@@ -60,7 +60,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 			if key := fields[i]; isGroup(key) {
 				keys[key] = true
 			} else {
-				err = d.strayGroup(ctx, "groups", key, facts.Step{Verb: "ungrouped", A: key})
+				err = d.strayGroup(ctx, "groups", key, Step{Verb: "ungrouped", A: key})
 			}
 		}
 		return next, err
@@ -74,7 +74,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 			if line := members[i]; line != "" && line[0] >= '0' && line[0] <= '2' && isGroup(line[1:]) {
 				keys[line[1:]] = true
 			} else {
-				err = d.strayGroup(ctx, "turns", line, facts.Step{Verb: "unturned", A: line})
+				err = d.strayGroup(ctx, "turns", line, Step{Verb: "unturned", A: line})
 			}
 		}
 		return next, err
@@ -98,7 +98,7 @@ func (d *doctor) groupKeys(ctx context.Context) ([]string, error) {
 			keys[key] = true
 		}
 		for _, member := range strays {
-			if err := d.strayGroup(ctx, "lined", member, facts.Step{Verb: "unlined", A: member}); err != nil {
+			if err := d.strayGroup(ctx, "lined", member, Step{Verb: "unlined", A: member}); err != nil {
 				return 0, err
 			}
 		}
@@ -126,7 +126,7 @@ func (d *doctor) scan(ctx context.Context, page func(cursor uint64) (next uint64
 }
 
 // strayGroup is about an entry of a key of groups that is about none.
-func (d *doctor) strayGroup(ctx context.Context, key, member string, s facts.Step) error {
+func (d *doctor) strayGroup(ctx context.Context, key, member string, s Step) error {
 	done, err := d.mend(ctx, nil, s)
 	if err == nil {
 		d.find(facts.BadMember, "", fmt.Sprintf("%.250q in the key %s is no place of a job", member, key), done)
@@ -255,7 +255,7 @@ func (d *doctor) compare(ctx context.Context, keys []string, waiting map[string]
 func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, still bool, surplus map[string]int) (again bool, err error) {
 	g, _ := facts.ParseGroup(f.value)
 	if text := f.judge(key); text != "" {
-		done, err := d.mend(ctx, nil, facts.Step{Verb: "group", A: key})
+		done, err := d.mend(ctx, nil, Step{Verb: "group", A: key})
 		if err != nil {
 			return false, err
 		}
@@ -272,7 +272,7 @@ func (d *doctor) compareGroup(ctx context.Context, key string, f *groupFacts, st
 		}
 		return true, nil
 	}
-	done, err := d.mend(ctx, nil, facts.Step{Verb: "group", A: key, B: fmt.Sprintf("%d %d", g.Holders, f.holders)})
+	done, err := d.mend(ctx, nil, Step{Verb: "group", A: key, B: fmt.Sprintf("%d %d", g.Holders, f.holders)})
 	if err != nil {
 		return false, err
 	}

@@ -155,7 +155,7 @@ func (d *doctor) sum(ctx context.Context, state string) error {
 			before = &t
 			continue
 		}
-		done, err := d.mend(ctx, nil, facts.Step{Verb: "bytes", A: state, B: fmt.Sprintf("%s %d %s %d", t.counter, t.members, t.ended, t.bytes)})
+		done, err := d.mend(ctx, nil, Step{Verb: "bytes", A: state, B: fmt.Sprintf("%s %d %s %d", t.counter, t.members, t.ended, t.bytes)})
 		if err != nil {
 			return err
 		}

@@ -37,9 +37,9 @@ var Remedies = map[facts.Fault]string{
 }
 
 // StepsOf returns what mends the job, and leaves it in one place. It is what docs/doctor.md has. now is the server's clock, in us.
-func StepsOf(f *facts.Job, a facts.Around, now int64) (all []facts.Step) {
+func StepsOf(f *facts.Job, a facts.Around, now int64) (all []Step) {
 	do := func(verb string, values ...string) {
-		s := facts.Step{Verb: verb}
+		s := Step{Verb: verb}
 		if len(values) > 0 {
 			s.A = values[0]
 		}
@@ -140,29 +140,29 @@ func StepsOf(f *facts.Job, a facts.Around, now int64) (all []facts.Step) {
 }
 
 // holds returns what mends a delivery.
-func holds(f *facts.Job, p facts.Place, a facts.Around, class string) (all []facts.Step) {
+func holds(f *facts.Job, p facts.Place, a facts.Around, class string) (all []Step) {
 	digits, token, ok := a.Token(p)
 	mark, _, _ := strings.Cut(f.Mark, " ")
 	if !ok {
 		if _, _, usable := a.Token(facts.Place{Value: mark}); f.Marked && usable { // it is cancelled, and doesn't run again
-			return []facts.Step{{Verb: "hold", A: p.Session, B: delivery(mark, "c", facts.GroupOf(f.Head))}}
+			return []Step{{Verb: "hold", A: p.Session, B: delivery(mark, "c", facts.GroupOf(f.Head))}}
 		}
-		all = []facts.Step{{Verb: "unhold", A: p.Session, B: ""}, {Verb: "list", A: class, B: "head"}}
+		all = []Step{{Verb: "unhold", A: p.Session, B: ""}, {Verb: "list", A: class, B: "head"}}
 		if f.Marked {
-			all = append(all, facts.Step{Verb: "unmark"})
+			all = append(all, Step{Verb: "unmark"})
 		}
 		return all
 	}
 	if fence, _ := facts.ParseToken(a.Fence); !facts.UnreadableFence(a.Fence) && token > fence {
-		all = append(all, facts.Step{Verb: "fence", A: digits})
+		all = append(all, Step{Verb: "fence", A: digits})
 	}
 	switch {
 	case f.Marked && mark != digits && !p.Flagged():
-		all = append(all, facts.Step{Verb: "unmark"})
+		all = append(all, Step{Verb: "unmark"})
 	case f.Marked && !p.Flagged():
-		all = append(all, facts.Step{Verb: "hold", A: p.Session, B: delivery(digits, p.Flags()+"c", p.Rest())})
+		all = append(all, Step{Verb: "hold", A: p.Session, B: delivery(digits, p.Flags()+"c", p.Rest())})
 	case p.Flagged() && (!f.Marked || mark != digits):
-		all = append(all, facts.Step{Verb: "mark", A: digits + " " + string(facts.MarkOf(""))})
+		all = append(all, Step{Verb: "mark", A: digits + " " + string(facts.MarkOf(""))})
 	}
 	return all
 }

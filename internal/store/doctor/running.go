@@ -34,7 +34,7 @@ func (d *doctor) counts(ctx context.Context) error {
 }
 
 func (d *doctor) miscounted(ctx context.Context, session, has, right string) error {
-	done, err := d.mend(ctx, nil, facts.Step{Verb: "count", A: session})
+	done, err := d.mend(ctx, nil, Step{Verb: "count", A: session})
 	if err != nil {
 		return err
 	}

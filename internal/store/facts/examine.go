@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/signalbox-go/signalbox/internal/store/layout"
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
@@ -113,7 +112,7 @@ func parseFacts(r *scripts.Reply, searched bool) (f Job, ok bool) {
 	if r.Err != nil || len(texts) < firstPlace || (len(texts)-firstPlace)%placeTexts != 0 {
 		return Job{}, false
 	}
-	f = Job{digest: texts[0], ID: texts[1], Head: texts[2], There: texts[3] != "", Noted: texts[4] != "", Marked: texts[5] != "", Searched: searched}
+	f = Job{Digest: texts[0], ID: texts[1], Head: texts[2], There: texts[3] != "", Noted: texts[4] != "", Marked: texts[5] != "", Searched: searched}
 	f.Size, _ = strconv.ParseInt(texts[3], 10, 64)
 	if f.Marked {
 		f.Mark = texts[5][1:]
@@ -151,36 +150,4 @@ func parseFacts(r *scripts.Reply, searched bool) (f Job, ok bool) {
 		f.Places = append(f.Places, p)
 	}
 	return f, true
-}
-
-// A Step is one change of a repair, as steps_of in chapters/repairs.lua has it.
-type Step struct{ Verb, A, B string }
-
-// Mend does steps for a job that is as facts say, or for the queue if f is nil. done is false if it isn't so any more: nothing was
-// changed then.
-func (q *Queue) Mend(ctx context.Context, sessions []string, f *Job, steps ...Step) (done, again bool, err error) {
-	keys := scripts.Mend.Keys(&q.Keys)
-	for _, session := range sessions {
-		keys = append(keys, q.Keys.Inflight(session))
-	}
-	if f == nil {
-		f = &Job{}
-	}
-	args := scripts.Mend.Args(3*len(steps), scripts.Arg("protocol", layout.Protocol), scripts.Arg("inflight", q.Keys.Inflight("")),
-		scripts.Arg("channels", q.Keys.Channel("")), scripts.Arg("search", scripts.Flag(f.Searched)), scripts.Arg("id", f.ID), scripts.Arg("digest", f.digest))
-	for _, s := range steps {
-		args = append(args, s.Verb, s.A, s.B)
-	}
-	r, err := scripts.Mend.Run(ctx, q.Client, keys, args)
-	if err != nil {
-		return false, false, err
-	}
-	if err := r.Status("ok", "again"); err != nil {
-		return false, false, err
-	}
-	if r.Str(0) == "again" {
-		return false, true, nil
-	}
-	done = r.Int(2) > 0
-	return done, false, r.Err
 }

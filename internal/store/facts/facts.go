@@ -1,5 +1,5 @@
 // Package facts reads what a queue has in Redis, as it was at one moment: the places of jobs, groups, batches. It has the rules of what must be true of
-// these, which the doctor and the check of tests have in common.
+// these, which the doctor and the check of tests have in common. It writes nothing: TestReadingRooms in internal/archtest.
 package facts
 
 import (

@@ -72,7 +72,7 @@ type Violation struct {
 // A Job is what a queue has of one job at one moment.
 type Job struct {
 	ID       string
-	digest   string // of all that follows, as facts_of in looks.lua makes it
+	Digest   string // of all that follows, as facts_of in looks.lua makes it: a repair asks whether it is still the same
 	There    bool   // it has a record
 	Head     string // the begin of the record, at least the header and the key of a group
 	Size     int64  // of the record

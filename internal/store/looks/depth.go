@@ -12,10 +12,6 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
-// ReportFor is how long a silent client remains the queue's reporter. It is longer than a minute, OpenTelemetry's period. So a client
-// that reports in every period remains the reporter.
-const ReportFor = 90 * time.Second
-
 // Depths are the numbers of a queue's jobs, by state.
 type Depths struct {
 	Ready     int64 // waiting for a worker, or for their group
@@ -47,28 +43,6 @@ type Depths struct {
 func (d *Depths) limited() {
 	d.Limited = d.Ready > d.Blocked && (d.early || d.limits.Running > 0 && d.Running >= int64(d.limits.Running))
 	d.limits, d.early, d.named, d.steady = signalbox.Limits{}, false, false, time.Time{}
-}
-
-// Report makes the client the queue's reporter for ReportFor from now, or extends that time. mine is false if another client is the
-// reporter.
-func (q *Queue) Report(ctx context.Context, client string) (mine bool, err error) {
-	return q.report(ctx, client, ReportFor)
-}
-
-// StopReporting lets another client become the reporter, if this one was it.
-func (q *Queue) StopReporting(ctx context.Context, client string) error {
-	_, err := q.report(ctx, client, 0)
-	return err
-}
-
-func (q *Queue) report(ctx context.Context, client string, ttl time.Duration) (bool, error) {
-	r, err := scripts.Report.Run(ctx, q.Client, scripts.Report.Keys(&q.Keys),
-		scripts.Report.Args(0, scripts.Arg("client", client), scripts.Arg("ttl", ttl.Milliseconds())))
-	if err != nil {
-		return false, err
-	}
-	mine := r.Int(0) == 1
-	return mine, r.Err
 }
 
 // Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, HeldGroups and Running: it doesn't count sessions that open meanwhile.

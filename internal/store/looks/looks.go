@@ -1,5 +1,5 @@
 // Package looks reads what a queue has, for people and programs that look at it: jobs one by one and in listings, what keeps them from starting, who runs them, how many there
-// are, and what happened to them. It changes nothing, but for who reports the depths of a queue.
+// are, and what happened to them. It writes nothing: TestReadingRooms in internal/archtest.
 package looks
 
 import (

@@ -1,0 +1,120 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/signalbox-go/signalbox/internal/store/scripts"
+	"github.com/signalbox-go/signalbox/internal/store/server"
+)
+
+// readingRooms are the packages of the store that only read: people look at queues in use with them, and tests judge by them.
+var readingRooms = []string{"check", "facts", "looks"}
+
+// TestReadingRooms: no package that only reads calls a command that writes, nor a script that does.
+func TestReadingRooms(t *testing.T) {
+	t.Parallel()
+	sources := scripts.Sources()
+	for _, room := range readingRooms {
+		files, err := filepath.Glob(filepath.Join(root, "internal", "store", room, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no files of %s: %v", room, err)
+		}
+		for _, file := range files {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(file, "_test.go") {
+				report(t, checkReads(file, selectors(t, file, src), scriptsIn(t, file, src), sources))
+			}
+		}
+	}
+}
+
+func TestPlantedWrites(t *testing.T) {
+	t.Parallel()
+	sources := map[string]string{"look": "redis.call('HGET', JOBS, id)", "mend": "-- redis.call('DEL', a)\nredis.pcall('hdel', JOBS, id)"}
+	for code, want := range map[string]string{
+		"c.HGet(); c.ZRange(); c.Scan(); q.Deleted(); scripts.Look.Run()": "",
+		"q.Mend()":           "",
+		"c.HDel()":           "a.go calls HDel",
+		"c.SetNX()":          "a.go calls SetNX",
+		"c.Do()":             "a.go calls Do",
+		"scripts.Mend.Run()": "a.go runs mend.lua, which calls HDEL",
+	} {
+		src := []byte("package a\nfunc f() { " + code + " }")
+		got := strings.Join(checkReads("a.go", selectors(t, "a.go", src), scriptsIn(t, "a.go", src), sources), "; ")
+		if got == "" != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %q, want %q", code, got, want)
+		}
+	}
+}
+
+var (
+	luaComments = regexp.MustCompile(`--[^\n]*`)
+	luaCalls    = regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+)
+
+// checkReads returns one line for each name that follows a dot in a Go file and is a call that may write, and for each command in the scripts that the file runs which
+// a viewer may not call.
+func checkReads(file string, names, runs []string, sources map[string]string) (wrong []string) {
+	for _, name := range names {
+		if aCall(name) && !slices.Contains(readingCalls, name) {
+			wrong = append(wrong, fmt.Sprintf("%s calls %s, which isn't among readingCalls: what writes belongs to another package of the store", file, name))
+		}
+	}
+	reads := server.Commands(server.Viewer)
+	for _, name := range runs {
+		for _, call := range luaCalls.FindAllStringSubmatch(luaComments.ReplaceAllString(sources[name], ""), -1) {
+			if command := strings.ToUpper(call[1]); !slices.Contains(reads, command) {
+				wrong = append(wrong, fmt.Sprintf("%s runs %s.lua, which calls %s: what writes belongs to another package of the store", file, name, command))
+			}
+		}
+	}
+	return wrong
+}
+
+// scriptsIn returns the names of the scripts that a Go file uses, sorted.
+func scriptsIn(t *testing.T, name string, src []byte) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if of, ok := s.X.(*ast.Ident); ok && of.Name == "scripts" {
+				list = append(list, strings.ToLower(s.Sel.Name))
+			}
+		}
+		return true
+	})
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// readingCalls are the methods of go-redis' clients and pipelines by which those packages read.
+var readingCalls = []string{
+	"Digest", "Exec", "Exists", "ForEachMaster", "Get", "HGet", "HGetAll", "HKeys", "HLen", "HMGet", "HScan", "Keys", "LLen", "LRange", "MemoryUsage", "Pipelined", "Scan", "Sort", "Time", "TxPipeline",
+	"ZCard", "ZCount", "ZLexCount", "ZRange", "ZRangeWithScores", "ZScore",
+}
+
+// aCall reports whether go-redis' clients or pipelines have a method of that name.
+func aCall(name string) bool {
+	_, client := reflect.TypeFor[redis.UniversalClient]().MethodByName(name)
+	_, pipeline := reflect.TypeFor[redis.Pipeliner]().MethodByName(name)
+	return client || pipeline
+}
