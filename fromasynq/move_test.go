@@ -167,6 +167,31 @@ func TestMoveKilledAtEachCall(t *testing.T) {
 	}
 }
 
+// A plan only reads, so it is made on a full Redis too. A move says that Redis is full, and loses nothing.
+func TestMoveToAFullRedis(t *testing.T) {
+	t.Parallel()
+	r := rigOn(t, redistest.New(t).Client())
+	r.add(task{id: "pending", kind: "k", payload: "1", state: "pending"}, task{id: "archived", kind: "k", payload: "2", state: "archived", at: time.Now(), lastError: "refused"})
+	full := func(bytes string) { r.t.Helper(); r.must(r.rdb.ConfigSet(t.Context(), "maxmemory", bytes).Err()) }
+	full("1")
+	plan, err := r.mover(r.rdb, r.rdb, nil).Plan(t.Context())
+	if err != nil || plan.Moved != 2 {
+		t.Errorf("the plan: %+v, %v", plan, err)
+	}
+	if report, err := r.mover(r.rdb, r.rdb, nil).Move(t.Context()); !redis.IsOOMError(err) || report.Moved != 0 {
+		t.Errorf("the move: %+v, %v", report, err)
+	}
+	full("0")
+	if report := r.move(nil); report.Moved != 2 {
+		t.Errorf("with room: %+v", report)
+	}
+	r.job("pending")
+	r.job("archived")
+	if keys := r.left(); len(keys) != 0 {
+		t.Errorf("asynq still has %v", keys)
+	}
+}
+
 // Several movers move the same tasks, while some are killed and what has arrived runs.
 func TestMoveBySeveral(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,11 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	rdb := redistest.Start(t).Client()
+	return rigOn(t, redistest.Start(t).Client())
+}
+
+func rigOn(t *testing.T, rdb redis.UniversalClient) *rig {
+	t.Helper()
 	ins, err := inspect.New(rdb, inspect.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -108,7 +108,7 @@ func scriptsIn(t *testing.T, name string, src []byte) []string {
 
 // readingCalls are the methods of go-redis' clients and pipelines by which those packages read.
 var readingCalls = []string{
-	"Digest", "Exec", "Exists", "ForEachMaster", "Get", "HGet", "HGetAll", "HKeys", "HLen", "HMGet", "HScan", "Keys", "LLen", "LRange", "MemoryUsage", "Pipelined", "Scan", "Sort", "Time", "TxPipeline",
+	"Digest", "Exec", "Exists", "ForEachMaster", "Get", "HGet", "HGetAll", "HKeys", "HLen", "HMGet", "HScan", "Keys", "LLen", "LRange", "MemoryUsage", "Pipelined", "Scan", "Sort", "Time", "TxPipeline", "TxPipelined",
 	"ZCard", "ZCount", "ZLexCount", "ZRange", "ZRangeWithScores", "ZScore",
 }
 

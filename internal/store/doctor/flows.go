@@ -85,20 +85,11 @@ func (d *doctor) countLinks(ctx context.Context, before map[string]string) error
 	return nil
 }
 
-// atOnce reads what is of one moment, in a transaction. A Redis that is out of memory refuses these, also of reads. Then the reads follow each other, and a call of others may come between them.
-func (d *doctor) atOnce(ctx context.Context, read func(redis.Pipeliner) error) ([]redis.Cmder, error) {
-	cmds, err := d.q.Client.TxPipelined(ctx, read)
-	if redis.IsOOMError(err) || redis.IsExecAbortError(err) {
-		return d.q.Client.Pipelined(ctx, read)
-	}
-	return cmds, err
-}
-
 // compareFlow looks at a flow again, and reports what is wrong with it.
 func (d *doctor) compareFlow(ctx context.Context, f *facts.Flow, text string, open, waiters int64) error {
 	var now, passes *redis.StringCmd
 	var timed *redis.FloatCmd
-	_, err := d.atOnce(ctx, func(p redis.Pipeliner) error {
+	_, err := d.q.AtOnce(ctx, func(p redis.Pipeliner) error {
 		now, passes, timed = p.HGet(ctx, d.q.Keys.Flows, f.Name), p.HGet(ctx, d.q.Keys.FlowNotes, f.Name+"{x"), p.ZScore(ctx, d.q.Keys.FlowTimes, f.Name)
 		return nil
 	})
@@ -152,7 +143,7 @@ func (d *doctor) waiter(ctx context.Context, member string) error {
 	var text, record *redis.StringCmd
 	var there *redis.FloatCmd
 	var noted *redis.BoolCmd
-	_, err := d.atOnce(ctx, func(p redis.Pipeliner) error {
+	_, err := d.q.AtOnce(ctx, func(p redis.Pipeliner) error {
 		text, record = p.HGet(ctx, d.q.Keys.Flows, name), p.HGet(ctx, d.q.Keys.Jobs, id)
 		there, noted = p.ZScore(ctx, d.q.Keys.Awaiting, member), p.HExists(ctx, d.q.Keys.FlowNotes, name+"{")
 		return nil

@@ -24,6 +24,16 @@ type Queue struct {
 	Readable func(field, value string) bool
 }
 
+// AtOnce reads what is of one moment, in a transaction. A Redis that is out of memory refuses these, also of reads. Then the reads follow each other, and
+// calls of others may come between them. read may be called twice.
+func (q *Queue) AtOnce(ctx context.Context, read func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+	cmds, err := q.Client.TxPipelined(ctx, read)
+	if redis.IsOOMError(err) || redis.IsExecAbortError(err) {
+		return q.Client.Pipelined(ctx, read)
+	}
+	return cmds, err
+}
+
 // KindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".
 func (q *Queue) KindOf(key string) (kind, session string) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.Keys.Prefix), ":")

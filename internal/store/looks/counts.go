@@ -29,7 +29,7 @@ type Totals struct {
 	Enqueued, Completed, Retried, Delayed, Returned, Dead, Cancelled, Crashed, Deleted, Revived, Expired int64
 }
 
-// Counts returns the queue's counts. All are of one moment, except Running: sessions that
+// Counts returns the queue's counts. All are of one moment, as far as AtOnce has that, except Running: sessions that
 // open while it is counted are missed.
 func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	k := &q.Keys
@@ -37,7 +37,6 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 	if err != nil {
 		return Counts{}, err
 	}
-	tx := q.Client.TxPipeline()
 	sum := func(cmds ...*redis.IntCmd) (n int64) {
 		for _, cmd := range cmds {
 			n += cmd.Val()
@@ -45,16 +44,21 @@ func (q *Queue) Counts(ctx context.Context) (Counts, error) {
 		return n
 	}
 	var ready, running []*redis.IntCmd
-	for _, class := range slices.Sorted(maps.Keys(k.Ready())) {
-		ready = append(ready, tx.LLen(ctx, k.Ready()[class]))
-	}
-	for _, id := range sessions {
-		running = append(running, tx.HLen(ctx, k.Inflight(id)))
-	}
-	ready = append(ready, tx.ZCard(ctx, k.Lined))
-	due, dead, cancelled, completed := tx.ZCard(ctx, k.Due), tx.ZCard(ctx, k.Dead), tx.ZCard(ctx, k.Cancelled), tx.ZCard(ctx, k.Completed)
-	stats := tx.HGetAll(ctx, k.Stats)
-	if _, err := tx.Exec(ctx); err != nil {
+	var due, dead, cancelled, completed *redis.IntCmd
+	var stats *redis.MapStringStringCmd
+	_, err = q.AtOnce(ctx, func(p redis.Pipeliner) error {
+		ready, running = []*redis.IntCmd{p.ZCard(ctx, k.Lined)}, nil
+		for _, class := range slices.Sorted(maps.Keys(k.Ready())) {
+			ready = append(ready, p.LLen(ctx, k.Ready()[class]))
+		}
+		for _, id := range sessions {
+			running = append(running, p.HLen(ctx, k.Inflight(id)))
+		}
+		due, dead, cancelled, completed = p.ZCard(ctx, k.Due), p.ZCard(ctx, k.Dead), p.ZCard(ctx, k.Cancelled), p.ZCard(ctx, k.Completed)
+		stats = p.HGetAll(ctx, k.Stats)
+		return nil
+	})
+	if err != nil {
 		return Counts{}, err
 	}
 	c := Counts{Ready: sum(ready...), Running: sum(running...), Due: sum(due), Dead: sum(dead), Cancelled: sum(cancelled), Completed: sum(completed)}
