@@ -166,6 +166,10 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 			return reply, nil
 		}
 		if ctx.Err() == nil {
+			if c.completion != nil && isFinal(err) {
+				cl.refusedForGood(start, err)
+				return nil, err
+			}
 			cl.q.contact.failed("claim", start, err)
 			why = err
 		}
@@ -173,9 +177,6 @@ func (cl *claimer) claim(ctx context.Context, lane *store.Lane, wait *wait, c *c
 		case <-time.After(b.NextBackOff()):
 		case <-ctx.Done():
 			return nil, why
-		}
-		if c.completion != nil && isFinal(err) {
-			return nil, err
 		}
 		stopping, lost := cl.pastSaving(&c.ClaimRequest)
 		if lost || errors.Is(err, redis.ErrClosed) {

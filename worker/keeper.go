@@ -16,8 +16,8 @@ import (
 )
 
 // A keeper keeps what a queue has in Redis for as long as the worker lives: it opens the session and renews it, and does what is to be done every
-// minute. Its goroutine is that of keep. Nobody else uses its fields, except those that the queue's mu guards, and the channels: they ask the goroutine
-// for something, have room for one request, and are never waited for. After the goroutine has ended, the one of queue.run closes the last sessions.
+// minute. Its goroutine is that of keep. Others ask the goroutine for something by the channels: these have room for one request, and are never waited
+// for. Lanes close sessions of which they have settled the last job. After the goroutine has ended, the one of queue.run closes the last sessions.
 type keeper struct {
 	q        *queue
 	settings teller
@@ -29,6 +29,7 @@ type keeper struct {
 	progressNews chan struct{} // write how far jobs are
 	settingsNews chan struct{} // read what becomes of jobs that have ended
 
+	// The goroutine of keep uses these alone, and then that of queue.run.
 	begun     bool         // there was a session
 	swept     time.Time    // when terminal jobs were last swept out
 	looked    bool         // whether anybody uses the queue was looked at
@@ -121,11 +122,11 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	k.q.contact.accepted("renew") // another session is renewed from now on
 	s.prolong(time.Now())
 	s.opened, s.written = hints.At, hints.At
-	k.q.keeper.claimUnder(s)
+	k.claimUnder(s)
 	k.q.sessions = append(k.q.sessions, s)
 	k.q.mu.Unlock()
 	k.times = nil // they came with it
-	k.q.keeper.follow(hints, began)
+	k.follow(hints, began)
 	k.q.hint(false)
 	k.q.listener.update()
 	if !k.begun {

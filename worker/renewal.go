@@ -33,7 +33,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 		}
 		k.q.mu.Lock()
 		if s == current && s.over() && !k.q.dispatch.stopping { // a shutdown ends it as well
-			k.q.keeper.lose(s) // Redis may still keep it for what runs under it
+			k.lose(s) // Redis may still keep it for what runs under it
 		}
 		k.q.mu.Unlock()
 	}

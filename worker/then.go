@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/signalbox-go/signalbox"
 	"github.com/signalbox-go/signalbox/internal/parcelseam"
@@ -145,6 +146,16 @@ func (c *call) complete(ctx context.Context, q *store.Queue, lane *store.Lane) (
 func isFinal(err error) bool {
 	_, misfits := errors.AsType[*layout.Error](err)
 	return misfits || server.IsDenied(err)
+}
+
+// refusedForGood notes that Redis has answered a completion with a final error. The call isn't made again, and claims may well be accepted.
+func (cl *claimer) refusedForGood(began time.Time, err error) {
+	cl.q.contact.answered(began)
+	if misfit, ok := errors.AsType[*layout.Error](err); ok {
+		cl.q.mu.Lock()
+		cl.q.orders.misfits(misfit, began)
+		cl.q.mu.Unlock()
+	}
 }
 
 // completed acts on what a completion came back with.

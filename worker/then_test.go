@@ -197,12 +197,18 @@ func TestThenReplyIsLost(t *testing.T) {
 	}
 }
 
+// A denial is an error that Redis answers with.
+type denial string
+
+func (d denial) Error() string { return string(d) }
+func (denial) RedisError()     {}
+
 // A user who may not put jobs in has jobs with follow-ups put back. Others go on.
 func TestThenIsDenied(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rdb := redistest.Start(t).Client()
-	rdb.AddHook(thens{before: func() error { return errors.New("NOPERM signalbox: the Redis user may not run RPUSH") }})
+	rdb.AddHook(thens{before: func() error { return denial("NOPERM signalbox: the Redis user may not run RPUSH") }})
 	w := r.workerOn(rdb, r.config(1))
 	outcomes := make(chan signalbox.Outcome, 1)
 	worker.Handle(w, func(ctx context.Context, _ *signalbox.Job, _ task) error {
@@ -219,6 +225,9 @@ func TestThenIsDenied(t *testing.T) {
 	if c := r.counts(); c.Total.Enqueued != 2 || r.log.count("Redis refuses the follow-ups of a job") != 1 {
 		t.Errorf("counts %+v", c.Total)
 	}
+	if r.log.count("is made again") != 0 {
+		t.Error("the log says that the refused call is made again")
+	}
 }
 
 // The same, and meanwhile the lease is lost: the session has the job to settle yet, and then the queue goes on under another.
@@ -232,7 +241,7 @@ func TestThenIsDeniedAndTheLeaseLost(t *testing.T) {
 	rdb.AddHook(thens{before: func() error {
 		ask()
 		<-lost
-		return errors.New("NOPERM signalbox: the Redis user may not run RPUSH")
+		return denial("NOPERM signalbox: the Redis user may not run RPUSH")
 	}})
 	t.Cleanup(open)
 	w := r.workerOn(rdb, r.short(2))
