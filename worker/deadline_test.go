@@ -150,7 +150,7 @@ func TestDeadlineEndsMiddleware(t *testing.T) {
 }
 
 // A job that hasn't started by its deadline expires. One that has started keeps it, however often its worker dies, and is dead when a worker gets it at
-// the deadline or later.
+// the deadline or later. Its unique key is taken until then, and free from then on.
 func TestDeadline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is long")
@@ -174,19 +174,21 @@ func TestDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(n int, in time.Duration) {
+	put := func(n int, in time.Duration, isNew bool, opts ...scheduler.EnqueueOption) {
 		t.Helper()
 		at := r.rdb.Time(t.Context()).Val().Add(in)
-		if _, err := s.Enqueue(t.Context(), entry{"a", n}, scheduler.Queue(r.name()), scheduler.Deadline(at)); err != nil {
-			t.Fatal(err)
+		opts = append(opts, scheduler.Queue(r.name()), scheduler.Deadline(at), scheduler.UniqueBy(scheduler.UntilEnded))
+		if res, err := s.Enqueue(t.Context(), entry{"a", n}, opts...); err != nil || res.New != isNew {
+			t.Fatalf("job %d: %+v, %v", n, res, err)
 		}
 	}
-	put(1, 6*time.Second)
+	put(1, 6*time.Second, true)
 	job := <-began
+	put(1, time.Hour, false)
 	if job.Deadline.IsZero() || job.Group != "" || job.ExpireAfter != 0 {
 		t.Errorf("a handler gets %+v", job)
 	}
-	put(2, time.Millisecond)
+	put(2, time.Millisecond, true)
 	for range 2 {
 		var f worker.Failure
 		select {
@@ -214,5 +216,8 @@ func TestDeadline(t *testing.T) {
 	}
 	if n := len(began); n != 0 {
 		t.Errorf("%d more have started", n)
+	}
+	for n := 1; n <= 2; n++ {
+		put(n, 2*time.Hour, true, scheduler.After(time.Hour))
 	}
 }
