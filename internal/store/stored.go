@@ -99,7 +99,7 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 			f := facts.Job{ID: id, There: true}
 			switch view.State {
 			case signalbox.StateRunning:
-				f.Places = []facts.Place{{Kind: "running", Value: "1 " + view.Flags}}
+				f.Places = []facts.Place{{Kind: "running", Value: facts.Fields{Token: "1", Flags: view.Flags}.String()}}
 			case signalbox.StateDead, signalbox.StateCancelled:
 				f.Places = []facts.Place{{Kind: string(view.State), Micros: view.At.UnixMicro()}}
 			case signalbox.StateScheduled:
@@ -132,7 +132,7 @@ func (q *Queue) storedOf(f *facts.Job, record string, now int64) (s Stored, ok b
 			s.State = signalbox.StateScheduled
 		case "running":
 			s.Ran = true
-			if p.Flagged() {
+			if p.Fields().Flagged() {
 				s.State, s.Ended = signalbox.StateCancelled, time.UnixMicro(now)
 			}
 		case "ready", "lined":

@@ -298,7 +298,7 @@ func snapshotPlaces(s *check.Snapshot) map[string]string {
 		for id, value := range held {
 			p := facts.Place{Kind: "running", Value: value}
 			_, token, _ := p.Token()
-			places[id] = fmt.Sprintf("running %s %d %v", session, token, p.Flagged())
+			places[id] = fmt.Sprintf("running %s %d %v", session, token, p.Fields().Flagged())
 		}
 	}
 	for outcome, ended := range s.Ended {

@@ -552,7 +552,7 @@ func (w *walk) view() view {
 		for id, value := range all.Val() {
 			p := facts.Place{Kind: "running", Value: value}
 			_, token, _ := p.Token()
-			enter(id, fmt.Sprintf("running %s %d %v %s", session, token, p.Flagged(), p.Group()))
+			enter(id, fmt.Sprintf("running %s %d %v %s", session, token, p.Fields().Flagged(), p.Fields().Group))
 		}
 	}
 	for _, z := range rates.Val() {

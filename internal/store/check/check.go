@@ -209,8 +209,8 @@ func (c *checker) lines() {
 	for id, f := range c.jobs {
 		key := facts.GroupOf(f.Head)
 		for _, p := range f.Places {
-			if p.Kind == "running" && p.Group() != key {
-				c.wrong("job %.200q of group %.201q runs as one of %.201q", id, key, p.Group())
+			if p.Kind == "running" && p.Fields().Group != key {
+				c.wrong("job %.200q of group %.201q runs as one of %.201q", id, key, p.Fields().Group)
 			}
 			if key != "" && (p.Kind == "running" || p.Kind == "ready" || p.Kind == "due" && !p.Later()) {
 				holders[key]++
@@ -287,7 +287,7 @@ func (c *checker) unique() {
 			f := c.of(id)
 			f.Scope, f.Key, f.Holder = string(u.Scope), u.Key, c.Snapshot.unique[u.Key]
 			for _, p := range f.Places {
-				if own := p.UniqueKey(); p.Kind == "running" && (own != "") != (u.Scope == wire.UntilEnded) || own != "" && own != u.Key {
+				if own := p.Fields().Key; p.Kind == "running" && (own != "") != (u.Scope == wire.UntilEnded) || own != "" && own != u.Key {
 					c.wrong("job %.200q with the unique key %.402q runs with %.402q", id, u.Key, own)
 				}
 			}

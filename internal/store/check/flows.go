@@ -33,8 +33,8 @@ func (c *checker) countFlows() {
 				continue
 			}
 			for _, p := range f.Places {
-				if p.Kind == "running" && p.Links() != links {
-					c.wrong("job %.200q with the links %.600q runs with %.600q", id, links, p.Links())
+				if p.Kind == "running" && p.Fields().Links != links {
+					c.wrong("job %.200q with the links %.600q runs with %.600q", id, links, p.Fields().Links)
 				}
 			}
 			switch role := link[0]; {

@@ -352,7 +352,7 @@ func (d *doctor) running(ctx context.Context) error {
 				if !p.Registered {
 					d.ghosts[session]++
 				}
-				if _, ok := p.Suspect(); ok {
+				if _, ok := p.Fields().Suspect(); ok {
 					suspects, running = append(suspects, f.ID), append(running, p)
 				}
 				if _, token, ok := p.Token(); ok {

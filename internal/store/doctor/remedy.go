@@ -143,9 +143,10 @@ func StepsOf(f *facts.Job, a facts.Around, now int64) (all []Step) {
 func holds(f *facts.Job, p facts.Place, a facts.Around, class string) (all []Step) {
 	digits, token, ok := a.Token(p)
 	mark, _, _ := strings.Cut(f.Mark, " ")
+	held := p.Fields()
 	if !ok {
 		if _, _, usable := a.Token(facts.Place{Value: mark}); f.Marked && usable { // it is cancelled, and doesn't run again
-			return []Step{{Verb: "hold", A: p.Session, B: delivery(mark, "c", facts.GroupOf(f.Head))}}
+			return []Step{{Verb: "hold", A: p.Session, B: facts.Fields{Token: mark, Flags: "c", Group: facts.GroupOf(f.Head)}.String()}}
 		}
 		all = []Step{{Verb: "unhold", A: p.Session, B: ""}, {Verb: "list", A: class, B: "head"}}
 		if f.Marked {
@@ -157,22 +158,15 @@ func holds(f *facts.Job, p facts.Place, a facts.Around, class string) (all []Ste
 		all = append(all, Step{Verb: "fence", A: digits})
 	}
 	switch {
-	case f.Marked && mark != digits && !p.Flagged():
+	case f.Marked && mark != digits && !held.Flagged():
 		all = append(all, Step{Verb: "unmark"})
-	case f.Marked && !p.Flagged():
-		all = append(all, Step{Verb: "hold", A: p.Session, B: delivery(digits, p.Flags()+"c", p.Rest())})
-	case p.Flagged() && (!f.Marked || mark != digits):
+	case f.Marked && !held.Flagged():
+		held.Flags += "c"
+		all = append(all, Step{Verb: "hold", A: p.Session, B: held.String()})
+	case held.Flagged() && (!f.Marked || mark != digits):
 		all = append(all, Step{Verb: "mark", A: digits + " " + string(facts.MarkOf(""))})
 	}
 	return all
-}
-
-// delivery returns what a session holds of a job: a token, flags, and the key of the group that the job holds.
-func delivery(token, flags, group string) string {
-	if group != "" {
-		flags += " " + group
-	}
-	return token + " " + flags
 }
 
 // keptPlace returns the index of the place that a job keeps, or -1 if it is in none: the one that is furthest on its way. An ended job isn't

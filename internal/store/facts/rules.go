@@ -129,9 +129,9 @@ func (p Place) waitsAs() string {
 // Later reports whether the place is of a job that comes into its group's line when it is due.
 func (p Place) Later() bool { return p.Kind == "due" && p.Class >= "a" && p.Class <= "c" }
 
-// Token returns what stands for the token in what the session holds, and whether it can be one.
+// Token returns the token in what the session holds, and whether it can be one.
 func (p Place) Token() (digits string, n int64, ok bool) {
-	digits, _, _ = strings.Cut(p.Value, " ")
+	digits = p.Fields().Token
 	n, ok = ParseToken(digits)
 	return digits, n, ok
 }
@@ -151,52 +151,8 @@ func ParseToken(digits string) (n int64, ok bool) {
 	return n, true
 }
 
-// Flags returns what stands behind the token in what the session holds, without the keys of a group and of a unique job.
-func (p Place) Flags() string {
-	_, rest, _ := strings.Cut(p.Value, " ")
-	flags, _, _ := strings.Cut(rest, " ")
-	return flags
-}
-
-// Rest returns what stands behind the flags in what the session holds: the key of a group, then a space and a unique key if there is one.
-func (p Place) Rest() string {
-	if words := strings.SplitN(p.Value, " ", 3); p.Kind == "running" && len(words) == 3 {
-		return words[2] // links, too
-	}
-	return ""
-}
-
-// Group returns the key of the group that a delivery holds, or "".
-func (p Place) Group() string {
-	key, _, _ := strings.Cut(p.Rest(), " ")
-	return key
-}
-
-// Links returns the links of a delivery's job, or "".
-func (p Place) Links() string {
-	_, links, _ := strings.Cut(p.Rest(), linksMark)
-	return links
-}
-
-// linksMark stands before the links in what a session holds.
-const linksMark = "\x02"
-
-// UniqueKey returns the unique key that a delivery has, or "".
-func (p Place) UniqueKey() string {
-	_, key, _ := strings.Cut(p.Rest(), " ")
-	key, _, _ = strings.Cut(key, linksMark)
-	return key
-}
-
-// Flagged reports whether the session holds that the job is cancelled.
-func (p Place) Flagged() bool {
-	return strings.HasSuffix(p.Flags(), "c")
-}
-
-// Suspect returns how many crashes the flag of a suspect says, and whether there is one.
-func (p Place) Suspect() (crashes string, ok bool) {
-	return strings.CutPrefix(strings.TrimSuffix(p.Flags(), "c"), "s")
-}
+// Fields returns the fields of what the session holds.
+func (p Place) Fields() Fields { return FieldsOf(p.Value) }
 
 // Header returns the class that the record waits in, and its times. ok is false if there is no header: then nothing can be compared.
 func (f *Job) Header() (class string, enqueued, due int64, ok bool) {
@@ -346,10 +302,10 @@ func (f *Job) judgeDelivery(p Place, a Around, add func(Fault, string, ...any)) 
 // judgeMark compares the mark of a cancelled job with the flag of its delivery.
 func (f *Job) judgeMark(add func(Fault, string, ...any)) {
 	digits, _, _ := strings.Cut(f.Mark, " ")
-	flagged := slices.ContainsFunc(f.Places, func(p Place) bool { return p.Kind == "running" && p.Flagged() })
+	flagged := slices.ContainsFunc(f.Places, func(p Place) bool { return p.Kind == "running" && p.Fields().Flagged() })
 	matches := slices.ContainsFunc(f.Places, func(p Place) bool {
 		of, _, _ := p.Token()
-		return p.Kind == "running" && p.Flagged() && of == digits
+		return p.Kind == "running" && p.Fields().Flagged() && of == digits
 	})
 	if f.Marked && !matches {
 		add(StrayMark, "job %.200q is marked as cancelled with token %.40q, and no delivery has that and the flag", f.ID, digits)
@@ -362,7 +318,7 @@ func (f *Job) judgeMark(add func(Fault, string, ...any)) {
 // Crowded reports whether one session has suspects that may not run beside each other: one of them has AloneAt crashes or more.
 func Crowded(running []Place) (suspects, alone int, wrong bool) {
 	for _, p := range running {
-		if crashes, ok := p.Suspect(); ok {
+		if crashes, ok := p.Fields().Suspect(); ok {
 			suspects++
 			if n, err := strconv.Atoi(crashes); err != nil || n >= AloneAt { // a flag without a number is taken as the scripts take it
 				alone++

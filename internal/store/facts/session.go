@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// TokenOf is the token at the beginning of what a session's hash holds, or 0 if another program wrote it.
+// TokenOf returns the token of what a session holds, or of the mark of a job that was cancelled while it runs. It is 0 if that can't be read.
 func TokenOf(value string) int64 {
-	digits := value[:len(value)-len(strings.TrimLeft(value, "0123456789"))]
-	token, err := strconv.ParseInt(digits, 10, 64)
+	token, err := strconv.ParseInt(FieldsOf(value).Token, 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -53,11 +53,11 @@ var errNoRecord = errors.New("store: it has no record")
 func (v *View) Worker() string { return facts.OwnerOf(v.Session) }
 
 // Cancelling reports whether the job is running, and was asked to end.
-func (v *View) Cancelling() bool { return strings.Contains(v.Flags, "c") }
+func (v *View) Cancelling() bool { return facts.Fields{Flags: v.Flags}.Flagged() }
 
 // runs notes what a session holds of the job: a token, and flags behind a space.
 func (v *View) runs(session, delivery string) {
-	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, facts.Place{Value: delivery}.Flags(), false
+	v.State, v.Session, v.Flags, v.Unlisted = signalbox.StateRunning, session, facts.FieldsOf(delivery).Flags, false
 	v.Job.Token = facts.TokenOf(delivery)
 	v.Job.ClaimedAt = time.UnixMicro(v.Job.Token) // but where tokens were ahead of the clock
 }

@@ -268,7 +268,7 @@ var longTransitions = exceptions{
 var longScripts = exceptions{
 	"act":     {1408, "it takes jobs out of any place and puts them into any"},
 	"claim":   {2314, "it is what jobs of each kind need of a claim and a settlement"},
-	"add":     {1520, "it is the same for members of a flow"},
+	"add":     {1521, "it is the same for members of a flow"},
 	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
 	"flow":    {1205, "it puts in jobs that wait, and has them go on"},
 	"mend":    {1120, "it does each of the repairs"},

@@ -78,7 +78,7 @@ for i, id in ipairs(ids) do
     room = room - size
     seen[id] = true
     gone[#gone + 1] = id
-    local token = string.match(deliveries[i], '^%d+') or '0'
+    local token = delivery_fields(deliveries[i]) or '0'
     local span = span_of(notes[i], token)
     local record = redis.call('HGET', JOBS, id)
     if is_marked(deliveries[i]) then

@@ -132,13 +132,13 @@ end
 -- Marks a job that runs as cancelled, and notes that its worker is to be told. A mark that is there stays. mark is what CANCELS has behind the token.
 local function mark_cancelled(acts, job, mark)
   local id, delivery, k = job.id, job.value, job.place
-  if not is_marked(delivery) then
-    local token, flags, rest = string.match(delivery, '^(%d+) ?(%w*)(.*)$')
-    redis.call('HSET', KEYS[k], id, (token or '0') .. ' ' .. (flags or '') .. 'c' .. (rest or ''))
+  local token, flags = delivery_fields(delivery)
+  if not string.find(flags, 'c', 1, true) then
+    redis.call('HSET', KEYS[k], id, (token or '0') .. ' ' .. flags .. 'c' .. (token and string.sub(delivery, #token + #flags + 2) or ''))
     redis.call('HSET', CANCELS, id, (token or '0') .. ' ' .. mark)
   end
   acts.told[k] = acts.told[k] or {}
-  table.insert(acts.told[k], id .. ' ' .. string.match(delivery, '^%d*'))
+  table.insert(acts.told[k], id .. ' ' .. (token or '0'))
 end
 
 -- Tells workers which of their jobs were cancelled. inflight and channels are what stands before a session in the name of its key and of its channel.

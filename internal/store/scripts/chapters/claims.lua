@@ -51,22 +51,18 @@ local function completed_of(batch)
   local settled, n, marked = {}, 0, nil
   for j = 1, batch.completed do
     local i = batch.first - 2 + 2 * j
-    local token = args[i + 1]
-    if deliveries[j] == token then
-      n = n + 1
-      settled[n] = args[i]
-    elseif deliveries[j] and string.find(deliveries[j], token .. '  ', 1, true) == 1 then -- it has no flags
-      local stop = string.find(deliveries[j], ' ', #token + 3, true) -- a unique key follows
-      n = n + 1
-      settled[n] = args[i]
-      if stop ~= #token + 3 then
-        left[#left + 1] = string.sub(deliveries[j], #token + 3, stop and stop - 1 or -1)
-      end
-    elseif not owns(deliveries[j], token) then
+    local token, value = args[i + 1], deliveries[j]
+    local of, flags, group = value, '', '' -- a plain job has the token alone
+    if value ~= token then
+      of, flags, group = delivery_fields(value)
+    end
+    if of ~= token then
       table.insert(batch.refused, j)
     else
-      left[#left + 1] = delivery_group(deliveries[j])
-      if is_marked(deliveries[j]) then
+      if group ~= '' then
+        left[#left + 1] = group
+      end
+      if flags ~= '' and is_marked(value) then
         marked = marked or {}
         marked[#marked + 1] = args[i]
         table.insert(batch.overruled, j)

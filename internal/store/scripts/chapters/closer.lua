@@ -188,7 +188,7 @@ local function granted_before(first, last)
   end
   local entries = redis.call('HGETALL', INFLIGHT)
   for i = 1, #entries, 2 do
-    local token = tonumber(string.match(entries[i + 1], '^%d+') or 'none')
+    local token = tonumber((delivery_fields(entries[i + 1])))
     if token and token >= first and token <= last then
       at[token] = entries[i]
     end

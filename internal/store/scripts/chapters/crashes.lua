@@ -108,10 +108,10 @@ end
 local function leave_all(left, ends, outcome)
   local groups, keys, ids, moved = {}, {}, {}, false
   for i = 1, #left, 2 do
-    groups[#groups + 1] = delivery_group(left[i + 1])
-    note_delivery_end(ends, left[i + 1], outcome, left[i])
-    local key = delivery_key(left[i + 1])
-    if key then
+    local _, _, group, key, links = delivery_fields(left[i + 1])
+    groups[#groups + 1] = group ~= '' and group or nil
+    note_delivery_end(ends, links, outcome, left[i])
+    if key ~= '' then
       keys[#keys + 1], ids[#ids + 1] = key, left[i]
     end
   end

@@ -69,10 +69,9 @@ local function note_kept_end(ends, outcome, id, record)
   return relinked(record, at, string.sub(string.gsub(' ' .. links, ' r', ' R'), 2))
 end
 
--- Notes that a delivery's job has ended, from what the session's hash had for it, unless that was noted with its record.
-local function note_delivery_end(ends, value, outcome, id)
-  local links = delivery_links(value)
-  if links and not (ends.noted_ends and ends.noted_ends[id]) then
+-- Notes that a delivery's job has ended, which has these links, unless that was noted with its record.
+local function note_delivery_end(ends, links, outcome, id)
+  if links ~= '' and not (ends.noted_ends and ends.noted_ends[id]) then
     note_end(ends, links, outcome, id)
   end
 end

@@ -42,8 +42,8 @@ local function stop_running(acts, f, mark, first_session, place)
     local deliveries = redis.call('HGETALL', KEYS[k])
     looked = looked + math.floor(#deliveries / 2)
     for i = 1, #deliveries, 2 do
-      local links = delivery_links(deliveries[i + 1])
-      if links and string.find(' ' .. links .. ' ', ' r' .. f.ref .. ' ', 1, true) and not is_marked(deliveries[i + 1]) then
+      local _, _, _, _, links = delivery_fields(deliveries[i + 1])
+      if string.find(' ' .. links .. ' ', ' r' .. f.ref .. ' ', 1, true) and not is_marked(deliveries[i + 1]) then
         mark_cancelled(acts, {id = deliveries[i], value = deliveries[i + 1], place = k}, mark)
       end
     end

@@ -121,20 +121,18 @@ local function leave_keys_and_flows(batch, ends)
   local keys, ids, args = {}, {}, batch.args
   for j = 1, #batch.deliveries - (batch.notes or 0) do
     local delivery = batch.deliveries[j]
-    local long = delivery and #delivery > 16 -- a token has at most 16 digits
-    local key, links = long and delivery_key(delivery), long and delivery_links(delivery)
-    if (key or links) and stays[j] ~= true then
+    local long = delivery and #delivery > 16 and stays[j] ~= true -- a token has at most 16 digits
+    local _, _, _, key, links = delivery_fields(long and delivery)
+    if key ~= '' or links ~= '' then
       local i = batch.others + 6 * (j - batch.completed - 1)
       local id = j > batch.completed and args[i] or args[batch.first - 2 + 2 * j]
       local outcome = j > batch.completed and args[i + 2] or 'completed'
       local again = outcome == 'retry' or outcome == 'delay' or outcome == 'return'
       if not again or stays[j] == false or redis.call('HEXISTS', JOBS, id) == 0 then
-        if key then
+        if key ~= '' then
           keys[#keys + 1], ids[#ids + 1] = key, id
         end
-        if links then
-          note_delivery_end(ends, delivery, stays[j] == nil and outcome == 'completed' and outcome or 'deleted', id)
-        end
+        note_delivery_end(ends, links, stays[j] == nil and outcome == 'completed' and outcome or 'deleted', id)
       end
     end
   end

@@ -12,33 +12,30 @@ local function session_keys(first_session, inflight)
   return keys, all
 end
 
--- Reports whether what a session holds for a delivery has this token. In the hash, flags stand behind
--- a token and a space: of a suspect an 's' and the number of its crashes, then a 'c' if its job was cancelled meanwhile.
-local function owns(delivery, token)
-  return delivery == token or delivery and string.match(delivery, '^(%d+) ') == token
+-- Returns the fields of what a session holds for a delivery, '' where one isn't there: the token; the flags, of a suspect an 's' and the number of its
+-- crashes, then a 'c' if its job was cancelled meanwhile; the key of the group that it holds; the unique key that its end frees; the links of its job. Of what
+-- holds none, or can't be read, the token is nil. FieldsOf reads the same in Go. begin_delivery writes what stands behind the flags.
+local function delivery_fields(value)
+  local token, flags, group, key, links = string.match(value or '', '^(%d+) ([^ ]*) ?([^ ]*) ?([^\2]*)\2?(.*)$')
+  return token or value and string.match(value, '^%d+$') or nil, flags or '', group or '', key or '', links or ''
+end
+
+-- Reports whether what a session holds for a delivery has this token.
+local function owns(value, token)
+  return value == token or delivery_fields(value) == token
 end
 
 -- Reports whether what a session holds for a delivery says that its job was cancelled while it runs: with the flag 'c'. CANCELS has the mark
 -- then.
 local function is_marked(value)
-  return value and string.find(value, '^%d+ %w*c') ~= nil
+  local _, flags = delivery_fields(value)
+  return string.find(flags, 'c', 1, true) ~= nil
 end
 
--- Returns the unique key that a delivery has, from what the session's hash has for it, or nil. It stands behind the token, the flags and the
--- group, each of which ends with a space. Links may follow.
-local function delivery_key(value)
-  return value and string.match(value, '^%d+ %w* [^ ]* ([^\2]+)')
-end
-
--- Returns the links of a delivery's job, from what the session's hash has for it, or nil. They stand behind all else, and a byte 2.
-local function delivery_links(value)
-  local at = value and string.find(value, '\2', 1, true)
-  return at and string.sub(value, at + 1) or nil
-end
-
--- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil. The key stands behind the flags. A unique key may follow.
+-- Returns the key of the group that a delivery holds, from what the session's hash has for it, or nil.
 local function delivery_group(value)
-  return value and string.match(value, '^%d+ %w* ([^ ]+)')
+  local _, _, group = delivery_fields(value)
+  return group ~= '' and group or nil
 end
 
 -- Returns which suspects the session may still take, given those that it has: how many with two crashes, whether one with more crashes,
@@ -50,8 +47,9 @@ end
 local function suspects_welcome(hold, now)
   local light, heavy, last, oldest = 16, true, true, nil
   for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do
-    local token, crashes = string.match(value, '^(%d+) s(%d*)')
-    if token then
+    local token, flags = delivery_fields(value)
+    local crashes = string.match(flags, '^s(%d*)')
+    if crashes then
       token, crashes = tonumber(token), tonumber(crashes) or alone_at
       last = false
       if crashes >= alone_at then
