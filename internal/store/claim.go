@@ -101,7 +101,9 @@ type ClaimRequest struct {
 	// Settle has as many settlements as Fit says, at most; it is fastest with the completed ones first.
 	Settle []Settlement
 	Notes  []Note // at most MaxNotes; one that is superseded changes nothing
-	Want   int    // at most MaxBatch; fewer come if their records are large, and at most MaxSpecial of a queue with groups, unique keys or limits
+	// Want is how many jobs are wanted, at most MaxBatch. Fewer come if their records are large, and at most MaxSpecial from a queue that isn't plain: one
+	// with groups, unique keys, limits, a maximum length, batches, or jobs that may expire.
+	Want int
 	// Suspects says that suspects may be among the jobs. The script grants those that the session's running suspects
 	// leave room for.
 	Suspects bool

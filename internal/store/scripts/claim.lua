@@ -1,7 +1,7 @@
 -- Settles a batch of deliveries, then claims ready jobs for a session.
 --
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED to FLOWS exists, no job of a group is due, and
--- the settings have no limits. Then these keys aren't looked at further.
+-- the settings have neither limits nor a maximum length. Then these keys aren't looked at further.
 --       protocol: the newest layout that the caller knows; seq: number of the call in its lane; session: its ID; want: how many jobs are wanted;
 --       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
