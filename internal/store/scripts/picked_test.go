@@ -216,6 +216,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s has %d lines, and may have %d: take it off the list", name, size, limit)
 		case excepted && size > e.lines:
 			t.Errorf("%s has %d lines, more than the %d that the list lets it have: %s", name, size, e.lines, e.reason)
+		case excepted && size < e.lines-fewLines:
+			t.Errorf("%s has %d lines: let it have no more, the list says %d", name, size, e.lines)
 		case !excepted && size > limit:
 			t.Errorf("%s has %d lines, want at most %d", name, size, limit)
 		}
@@ -248,7 +250,10 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// exceptions are what may be longer than TestSizes wants, for a reason: up to so many lines. The lists only ever get shorter.
+// fewLines is how much shorter an exception may be than its list says.
+const fewLines = 5
+
+// exceptions are what may be longer than TestSizes wants, for a reason: up to so many lines. What gets shorter has to stay so.
 type exceptions map[string]struct {
 	lines  int
 	reason string
@@ -267,16 +272,16 @@ var longTransitions = exceptions{
 // longScripts are longer as Redis gets them.
 var longScripts = exceptions{
 	"act":     {1408, "it takes jobs out of any place and puts them into any"},
-	"claim":   {2314, "it is what jobs of each kind need of a claim and a settlement"},
+	"claim":   {2307, "it is what jobs of each kind need of a claim and a settlement"},
 	"add":     {1521, "it is the same for members of a flow"},
-	"enqueue": {1450, "it is what jobs of each kind need to be put in"},
+	"enqueue": {1396, "it is what jobs of each kind need to be put in"},
 	"flow":    {1205, "it puts in jobs that wait, and has them go on"},
-	"mend":    {1120, "it does each of the repairs"},
+	"mend":    {1117, "it does each of the repairs"},
 	"pass":    {1315, "it takes jobs out of any place, and has others go on"},
-	"reclaim": {1288, "it has jobs go on that wait for flows"},
-	"relay":   {1450, "it is the same for a batch of an outbox"},
-	"tend":    {1092, "it has jobs go on that wait for flows"},
-	"then":    {2024, "it is the same for follow-ups, and how a claim ends their job"},
+	"reclaim": {1281, "it has jobs go on that wait for flows"},
+	"relay":   {1410, "it is the same for a batch of an outbox"},
+	"tend":    {1091, "it has jobs go on that wait for flows"},
+	"then":    {2017, "it is the same for follow-ups, and how a claim ends their job"},
 }
 
 // functionLines returns how many lines each function of a text has, from its head to its end, by the names of the text and of the functions that it
