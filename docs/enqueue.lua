@@ -18,8 +18,8 @@
 --       when: '' now, '+us' after that delay, '@us' at that time, '=us entry' for the tick of that cron entry at that time,
 --       '=us entry plan bound' if the tick is of that plan (see docs/wire.md, "Plans"), and may be late by bound (us) if it is made up for;
 --       '=us entry plan bound overlap' if the entry has a policy for a job that comes while another of the entry is live: 's' leaves it
---       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job of the entry now, which belongs to no tick;
---       us in decimal digits
+--       out, 'q' leaves it out if another one waits, and needs a serial group, 'c' puts it in, and the caller cancels the others; '&entry overlap' for a job
+--       of the entry now, which belongs to no tick; us in decimal digits
 -- Reply: {'ok', time in us, outcomes, met, new}
 --        outcomes: a list with an outcome for each job, or with one outcome if it is the same for all:
 --          put in: '1' new, 'D' replaced a dead job, 'C' replaced a cancelled job, 'F' replaced a completed job,

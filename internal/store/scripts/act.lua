@@ -13,10 +13,10 @@
 --       budget: the call does no more jobs once it has cost that much: a unit is what Redis needs to look at an entry of a list
 --       then for each job: id: its ID; digest: SHA-1 of the record that it must have, '' for any; edited: the record that it gets, '' for none
 -- Reply: {'ok', time in us, answers}
---        answers: one for each of the jobs that the call got to, from the first on: 'gone', if there is no such job; or a word and the job's state: 'done'; 'not', if the call isn't for the state; 'changed', if the record has
---        another digest; 'lost', if the job is in no place; 'failed', if the record has no header, and so no priority; 'unique', if the
---        job would run again, and another one has its unique key; 'flow', if the job is of a flow, and so can't be moved, or if it would run again, and its flow was cancelled, or it waited
---        for what can't come any more. But for 'done' nothing was changed
+--        answers: one for each of the jobs that the call got to, from the first on: 'gone', if there is no such job; or a word and the job's state: 'done';
+--        'not', if the call isn't for the state; 'changed', if the record has another digest; 'lost', if the job is in no place; 'failed', if the record has
+--        no header, and so no priority; 'unique', if the job would run again, and another one has its unique key; 'flow', if the job is of a flow, and so
+--        can't be moved, or if it would run again, and its flow was cancelled, or it waited for what can't come any more. But for 'done' nothing was changed
 --        {'again'}  there is a session that isn't in KEYS; nothing was done
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 

@@ -8,9 +8,11 @@
 --       id, token: of the delivery of the member: its job's ID, and its fencing token; before: how many jobs it has put in before, in this delivery; all '' for a producer
 --       Then for each job, 1 to 950 of them, what enqueue.lua has for a job that is of no cron entry. Its extras have the link
 -- Reply: {'ok', time in us, word, outcomes, met}
---        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': it has given others; 'part': it has given the first ones of the call: then met has how many it has given, and their digest; 'gap': some before the call are missing, or some that the delivery has put in;
---        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'sealed': it is, and its producer adds no more; 'superseded': the delivery is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n',
---        how many jobs of the queue haven't ended, '/', how many there may be
+--        word: 'in'; 'was': the call was made before; or nothing was put in, since 'other': it has given others; 'part': it has given the first ones of the
+--        call: then met has how many it has given, and their digest; 'gap': some before the call are missing, or some that the delivery has put in;
+--        'none': there is no such flow; 'over': it is over; 'cancelled': it was; 'sealed': it is, and its producer adds no more; 'superseded': the delivery
+--        is; 'full': the queue has no room for all of them, so it may be called again: then met has 'n', how many jobs of the queue haven't ended, '/', how
+--        many there may be
 --        outcomes: a string with an outcome for each job, as of enqueue.lua, or 'w' if the member has put it in before; '' if nothing was put in; met: as of enqueue.lua
 --        {'stale'}  a later call of this lane was seen; nothing was done
 -- Errors: those of enqueue.lua, all before the first write

@@ -2,8 +2,8 @@
 -- would take the tick.
 --
 -- KEYS: as named below
--- ARGV: protocol: the newest layout that the caller knows; entry: its name; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said for so long that it has the entry
---       has it no more
+-- ARGV: protocol: the newest layout that the caller knows; entry: its name; verb: 'pause', 'resume' or 'forget'; patience (us): a scheduler that hasn't said
+--       for so long that it has the entry has it no more
 -- Reply: {'ok', changed}
 --        changed: 1 if something was changed, else 0
 --        {'unknown'}  no scheduler has described the entry; resume says so only if the entry isn't paused

@@ -10,7 +10,9 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
 --       then, for 'create', for each job that waits for the flow: its role in the link, and id, class and envelope as in enqueue.lua. Its extras have the link
 -- Reply: {'ok', time in us, word, flow, detail}
---        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'gap' if some of what its producer has given are missing, 'fewer' if an earlier producer has given more than one that has begun again: then it isn't sealed; 'taken' if a job has the ID in detail, or two of the call have it, 'full' if the queue has no room: then nothing was done; 'done'
+--        word: 'new', 'was' for a flow that is there, 'none' for one that isn't; 'gap' if some of what its producer has given are missing, 'fewer' if an
+--        earlier producer has given more than one that has begun again: then it isn't sealed; 'taken' if a job has the ID in detail, or two of the call have
+--        it, 'full' if the queue has no room: then nothing was done; 'done'
 --        flow: what FLOWS has for it then, '' for none; detail: '', an ID, or how many jobs of the queue haven't ended, '/', how many there may be
 -- Errors: those of enqueue.lua, before the first write
 

@@ -10,7 +10,8 @@
 --       then has those of all groups; verb: what is done with what is remembered of the setting: see decide. Of one group 'set'; 'tell' to set what a Config says
 --       of it, unless that was applied before; 'carry' to note only that it was; and 'reset' to set what was applied last; by: 'worker' or 'operator', a space and a
 --       name; of: with 'tell' of a group, the digest of all that this Config says of single groups: another one may count by now
---       then keys of groups, at most 500: what is known of their rates is fitted to the limits that they have now, and their lines are looked at; LIMITS has the limits of 'group' under the first
+--       then keys of groups, at most 500: what is known of their rates is fitted to the limits that they have now, and their lines are looked at; LIMITS has
+--       the limits of 'group' under the first
 -- Reply: {'ok', changed}
 --        changed: 1 if the limits are others than before; if there is a field, followed by what told_reply returns behind it
 --        {'again'}  there is a session that isn't in KEYS; nothing was done

@@ -279,7 +279,7 @@ var longScripts = exceptions{
 	"mend":    {1117, "it does each of the repairs"},
 	"pass":    {1315, "it takes jobs out of any place, and has others go on"},
 	"reclaim": {1281, "it has jobs go on that wait for flows"},
-	"relay":   {1410, "it is the same for a batch of an outbox"},
+	"relay":   {1411, "it is the same for a batch of an outbox"},
 	"tend":    {1091, "it has jobs go on that wait for flows"},
 	"then":    {2017, "it is the same for follow-ups, and how a claim ends their job"},
 }

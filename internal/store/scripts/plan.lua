@@ -8,7 +8,8 @@
 --
 -- KEYS: as named below
 -- ARGV: protocol: the newest layout that the caller knows; patience (us): a plan that no scheduler has registered for so long gives way to any other;
---       then for each entry: name: its name; mine: the caller's plan, a digest in hexadecimal digits; born: when that plan was new (us), '' if the scheduler begins; with '=' in front if it was set then
+--       then for each entry: name: its name; mine: the caller's plan, a digest in hexadecimal digits; born: when that plan was new (us), '' if the scheduler
+--       begins; with '=' in front if it was set then
 -- Reply: {'ok', list}
 --        list: four values for each entry: its last tick in us or ''; since when this plan counts in us: earlier ticks are never
 --        made up for; 1 if it is in force, else 0; when it was new in us

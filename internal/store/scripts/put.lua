@@ -15,8 +15,8 @@
 --       front instead: the move is given up, and no job is put in. Else ''
 -- Reply: {'ok', time in us, answers}
 --        answers: one for each job: 'done'; 'taken', if the ID isn't free; 'gone', if there is no such job;
---        'changed', if it isn't held, has another record, or its move has a receipt; 'gone', if its move was given up; 'unique', if another job has the unique key that a new one must have. But for 'done'
---        nothing was changed
+--        'changed', if it isn't held, has another record, or its move has a receipt; 'gone', if its move was given up; 'unique', if another job has the
+--        unique key that a new one must have. But for 'done' nothing was changed
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, UNIQUE, WINDOWS, EXPIRES, RECEIPTS = unpack(KEYS)

@@ -26,7 +26,8 @@ local call = unpack(ARGV, 1, fixed)
 local n = math.floor((#ARGV - fixed) / 4)
 local protocol, seq, nonce, before, bnonce, mode = string.match(call or '', '^(%d+) (%d+) ([0-9a-z]+) (%d+) ([0-9a-z]+) ([pav])$')
 local void = mode == 'v'
-if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 65 or string.find(nonce, 'v$') or tonumber(before) >= tonumber(seq) or #ARGV ~= fixed + 4 * n or n > 1000 or void ~= (n == 0) then
+if not seq or #seq > 15 or #before > 15 or #protocol > 3 or #nonce > 64 or #bnonce > 65 or string.find(nonce, 'v$') or tonumber(before) >= tonumber(seq)
+  or #ARGV ~= fixed + 4 * n or n > 1000 or void ~= (n == 0) then
   return invalid('the arguments are not those of a batch of 1 to 1000 jobs')
 end
 seq, before = tonumber(seq), tonumber(before)

@@ -3,9 +3,9 @@
 -- KEYS: as named below, then inflight:<session> of each session that the caller knows
 -- ARGV: id: of the job
 -- Reply: {'ok', time in us, there, record, state, score, session, delivery, note, sessions, settings, unlisted, lined}
---        there: 1 if the job has a record, else 0; record: that one, or ''; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or 'ready' if it is in none of these
---        places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from 1, of its
---        session among those of the call, else 0; delivery: what the session holds of it, else ''; note: the note of the job, else '';
+--        there: 1 if the job has a record, else 0; record: that one, or ''; state: 'scheduled', 'running', 'dead', 'cancelled', 'completed', 'awaiting', or
+--        'ready' if it is in none of these places; score: that of the job where it is in a sorted set, else ''; session: of a running job the position, from
+--        1, of its session among those of the call, else 0; delivery: what the session holds of it, else ''; note: the note of the job, else '';
 --        sessions: all that are registered. If the state is 'ready' and one of these was not in the call, the job may be running
 --        there; settings: fields and values; unlisted: 1 if the state is 'ready' and no ready list and no line has the job. Lists of more
 --        than 100,000 jobs together aren't searched: then it is 0; lined: where the job is in the line of its group, what GROUPS has for

@@ -5,7 +5,9 @@
 --       name: of a flow that has a note since a call has left jobs that wait for it; '' to look at flows whose time has come
 --       cursor: for a page of ADDED, '' for none
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua
--- Reply: {'ok', time in us, next, cursor, late}: next: us until the next flow is to be looked at, -1 if there is none; cursor: to go on with, '0' at the end; late: flows that were cancelled since their time had come: '1', or '0' of one that nobody had sealed in time, and the name
+-- Reply: {'ok', time in us, next, cursor, late}
+--        next: us until the next flow is to be looked at, -1 if there is none; cursor: to go on with, '0' at the end; late: flows that were cancelled since
+--        their time had come: '1', or '0' of one that nobody had sealed in time, and the name
 -- Errors: those of Redis, and 'NOPERM signalbox: ...', or 'LAYOUT n signalbox: ...' as in enqueue.lua; before the first write.
 
 local SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)

@@ -1,8 +1,9 @@
 -- Completes a job whose handler has asked for follow-ups, and puts these in: both, or neither. The token of the delivery is compared first. So a call that comes again, a
 -- late copy of it, and a delivery that is over put nothing in.
 --
--- The call is one of a lane of claim.lua, in place of a claim, and leaves in it what a claim leaves that got no job. The job ends before the follow-ups are judged: so they may have its ID,
--- and a unique key that it had until its end. They are put in whatever room the queue has, and when Redis is out of memory: with them a job ends.
+-- The call is one of a lane of claim.lua, in place of a claim, and leaves in it what a claim leaves that got no job. The job ends before the follow-ups are
+-- judged: so they may have its ID, and a unique key that it had until its end. They are put in whatever room the queue has, and when Redis is out of memory:
+-- with them a job ends.
 --
 -- KEYS, ARGV: as named below; LANE and INFLIGHT are those of claim.lua
 --       protocol: the newest layout that the caller knows

@@ -23,11 +23,13 @@ end
 --   noted: whether notes may be kept of jobs
 --   linked, noted_ends, flows, touched, handled: what is noted for flows, see the chapters flow_links and flows
 --   late, told: what expire adds for the reply: ids and records of jobs that have expired; how long these records were
--- Completed ones are deleted, and those that somebody deletes. For another state ids has one id: the job is kept, with its record replaced by another
--- unless that is nil. So is a completed one for which bounds says how many of them are kept. A job whose record says that it isn't to be kept is deleted
--- in any state. A job whose record is missing ends as completed,
--- and is not counted. With the bounds 'unkept' a job of any state is deleted. Those who wait for a job's end are told if it is kept, somebody has deleted it, or it ended with its flow. What flows are to know of a job is noted here if its record is kept, else by the caller. Returns how many older jobs were dropped for it, or nil.
--- Take the ids out of INFLIGHT afterwards: a user who isn't permitted a command loses no job then.
+-- Completed jobs are deleted, and those that somebody deletes. For another state ids has one id: the job is kept, with its record replaced by another unless
+-- that is nil. So is a completed one for which bounds says how many of them are kept. Three exceptions: a job whose record says that it isn't to be kept is
+-- deleted in any state, and with the bounds 'unkept' every job is. A job whose record is missing ends as completed, and is not counted.
+--
+-- Those who wait for a job's end are told if it is kept, somebody has deleted it, or it ended with its flow. What flows are to know of a job is noted here if
+-- its record is kept, else by the caller. Returns how many older jobs were dropped for it, or nil. Take the ids out of INFLIGHT afterwards: a user who isn't
+-- permitted a command loses no job then.
 local function finish(ends, state, ids, record, bounds)
   local n, dropped = 1, nil
   local gone, own = state == 'completed' and not bounds or state == 'deleted' or bounds == 'unkept', nil

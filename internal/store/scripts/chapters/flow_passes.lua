@@ -26,8 +26,9 @@ local function end_member(acts, id, record, links)
   free_key_of(id, record)
 end
 
--- Marks the members that run as cancelled. place is the key of the last session that the page before has looked at: a page ends with the session with which it has looked at 1,000 deliveries. Those from first_session on are the
--- sessions' keys. One that comes later gets no members. Returns the place to go on from, or nil at the end.
+-- Marks the members that run as cancelled. place is the key of the last session that the page before has looked at: a page ends with the session with which
+-- it has looked at 1,000 deliveries. Those from first_session on are the sessions' keys. One that comes later gets no members. Returns the place to go on
+-- from, or nil at the end.
 local function stop_running(acts, f, mark, first_session, place)
   local left, looked = {}, 0
   for k = first_session, #KEYS do
@@ -54,7 +55,8 @@ local function stop_running(acts, f, mark, first_session, place)
   return nil
 end
 
--- Ends members that are due later. place is the last job that the page before has left, behind its score and a '/': it may have gone since. Returns the place to go on from, or nil at the end.
+-- Ends members that are due later. place is the last job that the page before has left, behind its score and a '/': it may have gone since. Returns the place
+-- to go on from, or nil at the end.
 local function end_scheduled(acts, f, place)
   local score, last = string.match(place, '^(%d+)/(.+)$')
   local rank = 0
@@ -80,8 +82,8 @@ local function end_scheduled(acts, f, place)
   return #ids > 0 and place or nil
 end
 
--- Ends members in a ready list, from the tail, where jobs come in. place is how many of the last jobs there are no members. They are replaced in the list by what is no ID, and that is removed
--- at once. Returns the place to go on from, or nil at the end.
+-- Ends members in a ready list, from the tail, where jobs come in. place is how many of the last jobs there are no members. They are replaced in the list by
+-- what is no ID, and that is removed at once. Returns the place to go on from, or nil at the end.
 local function end_ready(acts, f, list, place)
   local from, ids = tonumber(place), {}
   local page = redis.call('LRANGE', list, digits(-from - page_jobs), digits(-from - 1))

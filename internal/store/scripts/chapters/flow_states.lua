@@ -5,7 +5,8 @@ local flow_format = '^%.(%l*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%
 
 -- Returns what is known of the flow with this name, or this reference, or false if there is none. It is read once in a call:
 --   name, mark, and ref: the reference, which has both
---   flags: 'u' its producer may still add to it, 'n' a member hasn't completed, 'd' it is over, 'x' it was cancelled; 'q' the first member that ends and hasn't completed has it cancelled
+--   flags: 'u' its producer may still add to it, 'n' a member hasn't completed, 'd' it is over, 'x' it was cancelled; 'q' the first member that ends and
+--   hasn't completed has it cancelled
 --   total: how many jobs have ever been members; open: members that haven't ended; bad: those that have ended, and haven't completed
 --   ok, dead, gone: members that have completed, that are dead, and that were cancelled or deleted
 --   waiters: jobs that wait for it or have waited, and haven't ended; lost: such that are dead or cancelled
@@ -121,7 +122,8 @@ local function reopen_flow(ends, f, outcome)
   touch_flow(ends, f)
 end
 
--- Has a job that had ended be a member again, and wait again. state is how it had ended, and record the one that it gets. Returns the record, and whether it waits: then with the member of AWAITING.
+-- Has a job that had ended be a member again, and wait again. state is how it had ended, and record the one that it gets. Returns the record, and whether it
+-- waits: then with the member of AWAITING.
 local function link_again(ends, id, record, state)
   local links, at = links_of(record)
   local waits = nil

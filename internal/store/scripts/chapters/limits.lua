@@ -73,9 +73,9 @@ local function limits_of(text, usual)
   return l
 end
 
--- Returns what lines_of_groups needs to keep the limits of groups. now is the time by the clock of limits, as in all of it. text is the setting of the limits of all groups. Those of a name
--- are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back:
--- until when stands in RATES behind an 'h'. Or it is paused: since when stands in LIMITS behind a 'p'. Then no job may hold it.
+-- Returns what lines_of_groups needs to keep the limits of groups. now is the time by the clock of limits, as in all of it. text is the setting of the limits
+-- of all groups. Those of a name are under 'g' and the name: they are for a group and a serial group of that name. A group may also be held back: until when
+-- stands in RATES behind an 'h'. Or it is paused: since when stands in LIMITS behind a 'p'. Then no job may hold it.
 local function limits_of_groups(text, now)
   local usual = limits_of(text)
   local named = redis.call('HLEN', LIMITS) > 0

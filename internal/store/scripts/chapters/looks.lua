@@ -2,10 +2,11 @@
 
 -- Returns what there is of a job, and what it has cost to find out. The first is a list of texts: a digest of those behind it, the ID,
 -- the first 224 bytes of the record, its size ('' if there is none), the note and the mark ('' if there is none, else behind '+').
--- Then four for each place: 'ready', class, how many times it is in the list, '', if search says that the lists are searched; 'lined', class, '', '', of a job in its group's line; 'due', class, score, '';
--- 'running', session, what the session holds, '1' if the session is registered; 'awaiting', what it waits for, '', '', of a job that waits for a flow; or 'dead', 'cancelled' or 'completed', score, '', ''. At last
--- 'unique', the scope, the unique key, and what UNIQUE has for it, if the record has a key that isn't for a window.
--- 'links', its links, '', '', if it has some. 'expires', when it expires by EXPIRES and when by its record, '', if either says so; '' stands for never.
+-- Then four for each place: 'ready', class, how many times it is in the list, '', if search says that the lists are searched; 'lined', class, '', '', of a
+-- job in its group's line; 'due', class, score, ''; 'running', session, what the session holds, '1' if the session is registered; 'awaiting', what it waits
+-- for, '', '', of a job that waits for a flow; or 'dead', 'cancelled' or 'completed', score, '', ''. At last 'unique', the scope, the unique key, and what
+-- UNIQUE has for it, if the record has a key that isn't for a window. 'links', its links, '', '', if it has some. 'expires', when it expires by EXPIRES and
+-- when by its record, '', if either says so; '' stands for never.
 local function facts_of(id, first_session, inflight, search)
   local record = redis.call('HGET', JOBS, id)
   local note, mark = redis.call('HGET', NOTES, id), redis.call('HGET', CANCELS, id)

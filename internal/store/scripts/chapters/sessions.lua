@@ -1,6 +1,7 @@
 -- What sessions hold, and the suspects that they may take.
 
--- Returns the numbers of the sessions' keys, which begin with first_session and have inflight before the session, by the names of the sessions, and whether all sessions that are registered are in KEYS.
+-- Returns the numbers of the sessions' keys, which begin with first_session and have inflight before the session, by the names of the sessions, and whether
+-- all sessions that are registered are in KEYS.
 local function session_keys(first_session, inflight)
   local keys, all = {}, true
   for k = first_session, #KEYS do

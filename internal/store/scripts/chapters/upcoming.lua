@@ -1,8 +1,9 @@
 -- When a claim is to be made again.
 
 -- Returns what is to be done next: microseconds until a job is due, a parked line may go on, a job that hasn't started expires or the first session
--- expires (-1 for never, 0 if a job is due already), and up to 8 expired sessions. steady is the time by the clock of limits, by which lines are parked. They and expires aren't looked at if plain is set: it is a plain queue. A parked line goes
--- on only with a claim that may take jobs: so it counts only if gives says that the queue gives the session some.
+-- expires (-1 for never, 0 if a job is due already), and up to 8 expired sessions. steady is the time by the clock of limits, by which lines are parked. They
+-- and expires aren't looked at if plain is set: it is a plain queue. A parked line goes on only with a claim that may take jobs: so it counts only if gives
+-- says that the queue gives the session some.
 local function upcoming(due, sessions, now, parked, expires, gives, steady, plain)
   local following, expired = -1, {}
   local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
