@@ -153,6 +153,44 @@ func Example_limits() {
 	// Output: receipt 9
 }
 
+// Queues of one worker share its room by rank and weight.
+func Example_ranksAndWeights() {
+	onRedis(func(ctx context.Context, rdb *redis.Client) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		s, err := scheduler.New(rdb, scheduler.Config{Logger: quiet})
+		if err != nil {
+			return err
+		}
+		queues := []string{"alarms", "mail", "reports"}
+		for i, queue := range queues {
+			if _, err := s.Enqueue(ctx, Receipt{Order: int64(i)}, scheduler.Queue(queue)); err != nil {
+				return err
+			}
+		}
+
+		cfg := worker.Config{Logger: quiet}
+		cfg.Queues = worker.Queues{
+			"alarms":  {Rank: 2},   // nineteen of twenty starts, while it has jobs
+			"mail":    {Weight: 3}, // three for each one of reports
+			"reports": {},          // rank 1, weight 1
+		}
+		cfg.Concurrency = 20 // handlers over all queues: what they share
+		w, err := worker.New(rdb, cfg)
+		if err != nil {
+			return err
+		}
+		var all sync.WaitGroup
+		all.Add(len(queues))
+		go func() { all.Wait(); stop() }()
+		worker.Handle(w, func(context.Context, *signalbox.Job, Receipt) error { all.Done(); return nil })
+		err = w.Run(ctx)
+		fmt.Println("all have run:", err)
+		return err
+	})
+	// Output: all have run: <nil>
+}
+
 // A full queue refuses jobs, or has callers wait.
 func Example_maxLength() {
 	onRedis(func(ctx context.Context, rdb *redis.Client) error {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,7 +10,9 @@ import (
 // start. A claim takes room for as many jobs as it asks for. It gives back the room for jobs that it didn't get. So a claimed job
 // never waits for room.
 //
-// A queue that finds no room waits in the line. The queues in the line are served in order, each with an equal share of the room.
+// A queue that finds no room waits in the line. The queues in the line are served in order, each with an equal share of the room. If
+// queues have ranks or weights, their shares decide who is served and with how much. Then room may be held for a queue whose call is
+// under way, at most for twice holdRoom.
 // Lock order: a goroutine that holds a queue's mu may lock the bound's, never the other way round.
 type bound struct {
 	most int
@@ -19,7 +22,14 @@ type bound struct {
 	left int // handlers that go on without room: they are stuck, and others have their slots
 	kept map[*dispatch]keep
 	line []*dispatch // dispatches of the queues that wait for room, each at most once
+
+	shares *shares     // nil: no queue has a rank or a weight
+	holds  bool        // the timer is set
+	timer  *time.Timer // looks for queues for which room is held and that don't come; nil: there was none yet
 }
+
+// holdRoom is how long room is held for a queue that doesn't come for it, until others get it. It may be twice as long.
+const holdRoom = 100 * time.Millisecond
 
 // A keep has the stuck handlers of a queue that keep their room.
 type keep struct {
@@ -32,6 +42,18 @@ func newBound(most int) *bound {
 		return nil
 	}
 	return &bound{most: most, room: most, kept: make(map[*dispatch]keep)}
+}
+
+// divide has the queues share the room by rank and weight, if one of them has such.
+func (b *bound) divide(queues []*queue, by Queues) {
+	if b == nil || !by.shared() {
+		return
+	}
+	b.shares = &shares{}
+	for _, q := range queues {
+		of := by[q.store.Name()]
+		q.dispatch.share = b.shares.add(of.Rank, of.Weight)
+	}
 }
 
 // leave notes that a handler goes on without room, unless as many as the bound allows to run do so. It reports whether it did.
@@ -95,9 +117,8 @@ func (b *bound) take(d *dispatch, n int, wait bool) int {
 	if n == 0 {
 		return 0
 	}
-	if b.room > 0 && len(b.line) == 0 {
-		n = min(n, b.room)
-		b.room -= n
+	if n = min(n, b.portion(d)); n > 0 {
+		b.grant(d, n)
 		return n
 	}
 	if wait && !d.inLine {
@@ -105,6 +126,44 @@ func (b *bound) take(d *dispatch, n int, wait bool) int {
 		b.line = append(b.line, d)
 	}
 	return 0
+}
+
+// portion returns how much room a queue that isn't in the line may take now. mu is held.
+func (b *bound) portion(d *dispatch) int {
+	switch {
+	case b.shares != nil:
+		wants := d.share.wants
+		b.shares.come(d.share)
+		if !wants && b.shares.others(d.share) {
+			return 0 // it asks in passing
+		}
+		return b.shares.portion(d.share, b.room)
+	case len(b.line) > 0:
+		return 0
+	}
+	return b.room
+}
+
+// grant gives room to a queue. mu is held.
+func (b *bound) grant(d *dispatch, n int) {
+	b.room -= n
+	if b.shares != nil {
+		b.shares.ask(d.share, n)
+	}
+}
+
+// got notes that a queue with a share got n jobs for so much room, or gave the room back.
+func (b *bound) got(d *dispatch, room, n int) {
+	b.mu.Lock()
+	b.shares.got(d.share, room, n)
+	b.mu.Unlock()
+}
+
+// want notes whether a queue with a share wants room.
+func (b *bound) want(d *dispatch, wants bool) {
+	b.mu.Lock()
+	b.shares.want(d.share, wants)
+	b.mu.Unlock()
 }
 
 // free returns the room that nobody has taken.
@@ -134,7 +193,8 @@ func (b *bound) serve() {
 	}
 }
 
-// first takes the first queue out of the line and takes room for it. It returns nil if the line is empty or there is no room.
+// first takes the next queue out of the line and takes room for it. It returns nil if the line is empty, or there is no room for those
+// in it.
 func (b *bound) first() (*dispatch, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,9 +202,44 @@ func (b *bound) first() (*dispatch, int) {
 	if b.room == 0 || waiting == 0 {
 		return nil, 0
 	}
-	d := b.line[0]
-	b.line = append(b.line[:0], b.line[1:]...)
-	n := (b.room + waiting - 1) / waiting
-	b.room -= n
+	i, n := 0, (b.room+waiting-1)/waiting
+	if b.shares != nil {
+		for j, d := range b.line {
+			if b.shares.before(d.share, b.line[i].share) {
+				i = j
+			}
+		}
+		if n = b.shares.portion(b.line[i].share, b.room); n == 0 {
+			b.hold()
+			return nil, 0
+		}
+	}
+	d := b.line[i]
+	b.line = slices.Delete(b.line, i, i+1)
+	b.grant(d, n)
 	return d, n
+}
+
+// hold sets the timer: the room is held for queues whose calls are under way, while others wait. mu is held.
+func (b *bound) hold() {
+	switch {
+	case b.holds:
+		return
+	case b.timer == nil:
+		b.timer = time.AfterFunc(holdRoom, b.passOver)
+	default:
+		b.timer.Reset(holdRoom)
+	}
+	b.holds = true
+}
+
+// passOver gives the room that is held for queues which don't come to those that wait.
+func (b *bound) passOver() {
+	b.mu.Lock()
+	b.holds = false
+	b.shares.passOver(func(s *share) bool {
+		return slices.ContainsFunc(b.line, func(d *dispatch) bool { return d.share == s })
+	})
+	b.mu.Unlock()
+	b.serve()
 }

@@ -3,6 +3,8 @@ package worker
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // hungryQueues returns the dispatches of queues that want to claim. Each has 50 slots, and all are under one bound.
@@ -141,4 +143,100 @@ func TestBoundTakesBackWhatHasNoSlot(t *testing.T) {
 	if got := reserve(queues[2]); len(got) != 50 || b.free() != 10 {
 		t.Errorf("it may ask for %d, and %d are left; want 50 and 10", len(got), b.free())
 	}
+}
+
+// sharedRoom returns a bound whose queues have weights, and their dispatches, which want to claim.
+func sharedRoom(most int, weights ...int) (*bound, []*dispatch) {
+	b := newBound(most)
+	b.shares = &shares{}
+	queues := hungryQueues(b, len(weights))
+	for i, d := range queues {
+		d.share = b.shares.add(1, weights[i])
+		d.tell()
+	}
+	return b, queues
+}
+
+// Queues with weights divide free room by them, whoever comes first.
+func TestBoundIsSharedByWeight(t *testing.T) {
+	t.Parallel()
+	b, queues := sharedRoom(40, 1, 3)
+	first, second := reserve(queues[0]), reserve(queues[1])
+	if len(first) != 10 || len(second) != 30 {
+		t.Fatalf("the claims may ask for %d and %d of 40, want 10 and 30", len(first), len(second))
+	}
+	_, _ = reserve(queues[0]), reserve(queues[1]) // they wait, the first one before the second
+	queues[1].got(second, 30)
+	queues[0].got(first, 10)
+	queues[0].release(first[:4]...)
+	b.serve()
+	if queues[0].granted != 1 || queues[1].granted != 3 || b.free() != 0 {
+		t.Errorf("granted %d and %d of 4, and %d are free; want 1 and 3", queues[0].granted, queues[1].granted, b.free())
+	}
+}
+
+// The room of a queue that has no jobs goes to the others at once.
+func TestBoundSharesWhatIsNotWanted(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(d *dispatch){
+		"it is empty":        func(d *dispatch) { d.answered(d.hints, false, true) },
+		"it stops":           func(d *dispatch) { d.stopping = true; d.rest() },
+		"its lease is lost":  func(d *dispatch) { d.opens(false) },
+		"its slots are full": func(d *dispatch) { d.slots.take(d.slots.free()); d.rest() },
+	} {
+		b, queues := sharedRoom(40, 1, 3)
+		first := reserve(queues[1])
+		queues[1].calls = 1
+		if got := reserve(queues[0]); len(got) != 10 {
+			t.Fatalf("the claim may ask for %d, want 10", len(got))
+		}
+		queues[0].reserve() // no more than that: it waits
+		if b.free() != 0 || !queues[0].inLine {
+			t.Fatalf("%d are free", b.free())
+		}
+		queues[1].mu.Lock()
+		queues[1].got(first, 0)
+		queues[1].mu.Unlock()
+		if queues[0].granted > 0 || b.free() != 30 {
+			t.Fatalf("%s: granted %d, and %d are free; want 30 held", name, queues[0].granted, b.free())
+		}
+		queues[1].mu.Lock()
+		end(queues[1])
+		queues[1].mu.Unlock()
+		if queues[0].granted != 30 {
+			t.Errorf("%s: the other queue is granted %d, want all 30", name, queues[0].granted)
+		}
+	}
+}
+
+// A queue whose call is under way has room held for it, but not for long: Redis may not answer.
+func TestBoundHoldsRoomForAMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, queues := sharedRoom(40, 1, 3)
+		first, second := reserve(queues[0]), reserve(queues[1])
+		queues[1].mu.Lock()
+		queues[1].began(0, true)
+		queues[1].mu.Unlock()
+		_ = reserve(queues[0])
+		queues[1].mu.Lock()
+		queues[1].got(second[:20], 20)
+		queues[1].release(second[:20]...)
+		queues[1].mu.Unlock()
+		if queues[0].granted >= 20 || b.free() == 0 {
+			t.Fatalf("granted %d, and %d are free; want room held for the queue whose call is under way", queues[0].granted, b.free())
+		}
+		_ = reserve(queues[0])
+		_ = reserve(queues[0]) // it waits again
+		time.Sleep(2 * holdRoom)
+		synctest.Wait()
+		if b.free() != 0 || queues[0].granted == 0 {
+			t.Errorf("%d are free after %v, and the queue that waits is granted %d", b.free(), 2*holdRoom, queues[0].granted)
+		}
+		giveBack(queues[0], first...)
+		time.Sleep(time.Hour)
+		if b.holds {
+			t.Error("the timer is set, and nobody waits")
+		}
+	})
 }

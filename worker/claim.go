@@ -275,7 +275,7 @@ func (cl *claimer) take(c *call, deliveries []delivery, suspects int, watching b
 	if cl.unsure || len(cl.early) > 0 {
 		cl.cancelEarly(deliveries)
 	}
-	cl.q.dispatch.release(c.slots[len(deliveries):]...)
+	cl.q.dispatch.got(c.slots, len(deliveries))
 }
 
 // heed acts on what the reply says of the session and of the queue: whether there is more, whether the session lives, and when to come again. The queue's mu is held.
@@ -358,7 +358,7 @@ func (cl *claimer) finished(c *call) bool {
 // giveUp forgets a call whose outcome will stay unknown.
 func (cl *claimer) giveUp(c *call, err error) {
 	cl.q.mu.Lock()
-	cl.q.dispatch.release(c.slots...)
+	cl.q.dispatch.got(c.slots, 0)
 	if len(c.Settle) > 0 {
 		cl.q.drain.abandoned += len(c.Settle)
 		cl.q.drain.failure = err

@@ -28,6 +28,7 @@ const (
 	DefaultStuckAfter   = 2 * time.Second
 
 	maxConcurrency = 100_000
+	maxShare       = 1000
 	minSessionTTL  = time.Second
 	maxSessionTTL  = time.Hour
 	minStuckAfter  = 100 * time.Millisecond
@@ -43,7 +44,7 @@ type Config struct {
 	// "default" with [DefaultConcurrency] slots.
 	Queues Queues
 	// Concurrency bounds how many handlers run at the same time over all queues, beside the slots of each. No job is claimed
-	// that would have to wait for that. Queues that wait are served in turn, each with an equal share. 0 to 100,000; default 0: there is
+	// that would have to wait for that. Queues that wait are served in turn, each with an equal share, unless [Queue] has Rank or Weight. 0 to 100,000; default 0: there is
 	// no bound but the slots. With [FreeSlot] up to as many stuck handlers go on beside those that it counts.
 	Concurrency int
 	// SessionTTL is how long the worker's jobs stay its own when it falls silent, and so how
@@ -103,6 +104,15 @@ type Queue struct {
 	// Concurrency is the number of slots: handlers that run at the same time. 1 to 100,000;
 	// default [DefaultConcurrency].
 	Concurrency int
+	// Weight is the queue's share of the jobs that this worker starts, while its queues have more than Config.Concurrency lets run: a queue
+	// with 3 starts three jobs for each one of a queue with 1. A queue that has no jobs, or no free slot, leaves its share to the others, and
+	// gets nothing for that later. A share counts starts, whatever time they take, and each worker divides by itself. Weights need
+	// Config.Concurrency. 1 to 1,000; default 1, if another queue has a weight or a rank. docs/jobs/workers.md says more.
+	Weight int
+	// Rank has a queue go first: of twenty starts the highest rank that has jobs gets nineteen, and all lower ranks together get one. So no
+	// queue starves. Weights divide the nineteen among the queues of that rank, and the one among those of all lower ranks. It needs
+	// Config.Concurrency. 1 to 1,000; default 1, the lowest.
+	Rank int
 	// CrashLimit is the number of crashes at which a job is dead. 1 to 255; default 5. A crash is a delivery whose worker died or lost its
 	// lease. Five deliveries in a row in which the handler was called and has returned set the job's crashes to 0. The worker that takes the
 	// job back applies its own limit, so give all workers of the queue the same.
@@ -147,6 +157,16 @@ type Queue struct {
 	MaxLength int
 }
 
+// shared reports whether the queues share the worker's concurrency by rank or weight.
+func (q Queues) shared() bool {
+	for _, queue := range q {
+		if queue.Rank != 0 || queue.Weight != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // filled returns the config with its defaults, or every mistake in it.
 func (c Config) filled() (Config, error) {
 	var errs []error
@@ -173,6 +193,17 @@ func (c Config) filled() (Config, error) {
 		}
 		if q.Concurrency < 0 || q.Concurrency > maxConcurrency {
 			invalid("Queues[%q].Concurrency: %d; 1 to %d is allowed, and 0 for the default", name, q.Concurrency, maxConcurrency)
+		}
+		for _, share := range [...]struct {
+			field string
+			n     int
+		}{{"Weight", q.Weight}, {"Rank", q.Rank}} {
+			switch {
+			case share.n < 0 || share.n > maxShare:
+				invalid("Queues[%q].%s: %d; 1 to %d is allowed, and 0 for the default", name, share.field, share.n, maxShare)
+			case share.n > 0 && c.Concurrency == 0:
+				invalid("Queues[%q].%s: %d, but Concurrency is 0; set worker.Config.Concurrency, which the queues then share", name, share.field, share.n)
+			}
 		}
 		if q.CrashLimit == 0 {
 			q.CrashLimit = store.CrashLimit

@@ -33,6 +33,10 @@ func TestEveryWrongFieldIsReported(t *testing.T) {
 			"high":      {Concurrency: 100_001},
 			"fine":      {Concurrency: 1, CrashLimit: 255},
 			"crashes":   {CrashLimit: 256},
+			"light":     {Weight: -1},
+			"heavy":     {Weight: 1001},
+			"deep":      {Rank: -3},
+			"steep":     {Rank: 1001},
 		},
 		Concurrency: -2,
 		SessionTTL:  999 * time.Millisecond,
@@ -42,7 +46,8 @@ func TestEveryWrongFieldIsReported(t *testing.T) {
 	}
 	for _, want := range []string{
 		"rdb", "worker.Config.Queues", `queue: it is empty`, `"two words"`, `"{tag}"`, `"nul\x00"`,
-		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, `Queues["crashes"].CrashLimit: 256`, "worker.Config.Concurrency: -2", "SessionTTL: 999ms",
+		`Queues["low"].Concurrency: -1`, `Queues["high"].Concurrency: 100001`, `Queues["crashes"].CrashLimit: 256`, `Queues["light"].Weight: -1`, `Queues["heavy"].Weight: 1001`, `Queues["deep"].Rank: -3`, `Queues["steep"].Rank: 1001`,
+		"worker.Config.Concurrency: -2", "SessionTTL: 999ms",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error doesn't say %s", want)
@@ -69,6 +74,9 @@ func TestBoundsOfConfig(t *testing.T) {
 		"longest name":    {worker.Config{Queues: worker.Queues{strings.Repeat("q", 200): {}}}, true},
 		"bound":           {worker.Config{Concurrency: 100_000}, true},
 		"bound too high":  {worker.Config{Concurrency: 100_001}, false},
+		"shares":          {worker.Config{Concurrency: 1, Queues: worker.Queues{"q": {Weight: 1000}, "r": {Rank: 1000}}}, true},
+		"unbound weight":  {worker.Config{Queues: worker.Queues{"q": {Weight: 1}}}, false},
+		"unbound rank":    {worker.Config{Queues: worker.Queues{"q": {Rank: 1}}}, false},
 		"drain at once":   {worker.Config{DrainTimeout: -1}, true},
 		"no queue":        {worker.Config{Queues: worker.Queues{}}, false},
 		"name too long":   {worker.Config{Queues: worker.Queues{strings.Repeat("q", 201): {}}}, false},
@@ -79,6 +87,17 @@ func TestBoundsOfConfig(t *testing.T) {
 	} {
 		if _, err := worker.New(rdb, c.cfg); (err == nil) != c.right {
 			t.Errorf("%s: New = %v", name, err)
+		}
+	}
+}
+
+// A rank or a weight needs the room that the queues share. The error names the queue, and the field to set.
+func TestSharesNeedConcurrency(t *testing.T) {
+	t.Parallel()
+	_, err := worker.New(unused(t), worker.Config{Queues: worker.Queues{"mail": {Weight: 3}, "images": {Rank: 2}}})
+	for _, want := range []string{`Queues["mail"].Weight: 3`, `Queues["images"].Rank: 2`, "set worker.Config.Concurrency"} {
+		if err == nil || !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("New = %v; want ErrInvalid and %s", err, want)
 		}
 	}
 }

@@ -27,6 +27,9 @@ type dispatch struct {
 	summoned       bool // a lane was woken and hasn't looked for a call yet
 	granted        int  // room of the bound that the next call may use
 	inLine         bool // it waits in the bound's line
+
+	share *share // of the bound's room; nil: its queues have no ranks and no weights
+	told  bool   // the bound knows that the queue wants room
 }
 
 func newDispatch(mu *mutex, s *slots, b *bound) *dispatch {
@@ -41,7 +44,14 @@ func newDispatch(mu *mutex, s *slots, b *bound) *dispatch {
 func (d *dispatch) hint(probe bool) {
 	d.hints++
 	d.probe = d.probe || probe
+	d.tell()
 	d.summon()
+}
+
+// opens notes whether there is a session that can claim.
+func (d *dispatch) opens(open bool) {
+	d.open = open
+	d.tell()
 }
 
 // probeNow makes a lane call Redis, even if there is no work.
@@ -64,7 +74,9 @@ func (d *dispatch) rest() {
 	d.summoned = false
 	n := d.granted
 	d.granted = 0
+	d.ungrant(n)
 	d.putRoom(n)
+	d.tell()
 }
 
 // began notes that a lane makes a call with a number of settlements. claims is true if the call is for the session that claims. If
@@ -88,6 +100,7 @@ func (d *dispatch) answered(hints uint64, more, empty bool) {
 	case empty:
 		d.emptied = max(d.emptied, hints)
 	}
+	d.tell()
 }
 
 // callable reports whether a lane should make a call now. While a call is under way, new work is collected for the next one. A
@@ -145,10 +158,21 @@ func (d *dispatch) reserve() []*slot {
 		}
 		d.granted = 0
 		if n = min(n, taken); n < taken {
+			d.ungrant(taken - n)
 			d.putRoom(taken - n)
 		}
 	}
-	return d.slots.take(n)
+	slots := d.slots.take(n)
+	d.tell()
+	return slots
+}
+
+// got notes that a claim for which slots were reserved got n jobs. It frees the other slots.
+func (d *dispatch) got(slots []*slot, n int) {
+	if d.share != nil {
+		d.bound.got(d, len(slots), n)
+	}
+	d.release(slots[n:]...)
 }
 
 // release frees slots, and the room of the bound for their jobs.
@@ -163,6 +187,7 @@ func (d *dispatch) release(slots ...*slot) {
 		d.slots.put(sl)
 	}
 	d.putRoom(room)
+	d.tell()
 }
 
 // grant takes room of the bound for the next claim. It returns false and takes nothing if there is no claim to make.
@@ -174,7 +199,29 @@ func (d *dispatch) grant(n int) bool {
 		return true
 	}
 	d.granted -= n
+	d.ungrant(n)
+	d.tell()
 	return false
+}
+
+// ungrant notes that the queue gives room back with which it has made no claim.
+func (d *dispatch) ungrant(n int) {
+	if d.share != nil && n > 0 {
+		d.bound.got(d, n, 0)
+	}
+}
+
+// tell tells the bound whether the queue wants room, where its queues have ranks or weights. Room that was held for the queue goes to
+// others.
+func (d *dispatch) tell() {
+	if d.share == nil || d.told == d.hungry() {
+		return
+	}
+	d.told = !d.told
+	d.bound.want(d, d.told)
+	if !d.told {
+		d.mu.later(d.bound.serve)
+	}
 }
 
 // putRoom gives room back to the bound. When mu is unlocked, the bound serves the queues that wait for room.

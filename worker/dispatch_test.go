@@ -42,7 +42,7 @@ func startCall(d *dispatch) *testCall {
 
 // end ends a call that got n jobs. It returns their slots.
 func (c *testCall) end(more bool, n int) []*slot {
-	c.d.release(c.slots[n:]...)
+	c.d.got(c.slots, n)
 	c.d.answered(c.hints, more, true)
 	c.d.calls--
 	c.d.summon()
@@ -184,6 +184,12 @@ func TestDispatchWalk(t *testing.T) {
 			queues[i] = newDispatch(&mutex{}, newSlots(1+r.IntN(12), nil), b)
 			queues[i].open = true
 		}
+		if b != nil && r.IntN(2) == 0 {
+			b.shares = &shares{}
+			for _, d := range queues {
+				d.share = b.shares.add(1+r.IntN(2), 1+r.IntN(9))
+			}
+		}
 		steps, ends := 0, 200+r.IntN(100)
 		lane := func(i int) { // a woken lane looks
 			d := queues[i]
@@ -230,6 +236,9 @@ func TestDispatchWalk(t *testing.T) {
 				finish(i)
 			}
 			d.mu.Unlock()
+			if b != nil && b.shares != nil && r.IntN(20) == 0 {
+				b.passOver()
+			}
 			for j, d := range queues {
 				d.mu.Lock()
 				lane(j)
@@ -258,6 +267,11 @@ func TestDispatchWalk(t *testing.T) {
 			}
 			if d.slots.free() != d.slots.size || d.granted != 0 || d.inLine {
 				t.Fatalf("seed %d, walk %d: queue %d has %d of %d slots free", seed, walk, i, d.slots.free(), d.slots.size)
+			}
+		}
+		for i, d := range queues {
+			if d.share != nil && (d.share.asked != 0 || d.share.wants) {
+				t.Fatalf("seed %d, walk %d: the bound has that queue %d asked for %d jobs, and wants more: %v", seed, walk, i, d.share.asked, d.share.wants)
 			}
 		}
 		if b != nil && b.free() != b.most {

@@ -241,7 +241,7 @@ func (cl *claimer) expect(more bool) {
 // canClaim reports whether nothing keeps the queue from claiming a job, or a claim is under way, which may hang. The queue's mu is held.
 func (cl *claimer) canClaim() bool {
 	d := cl.q.dispatch
-	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0)
+	room := d.slots.free() > 0 && (d.bound == nil || d.bound.free() > 0 && !d.inLine) // in the line it waits for its turn
 	return d.open && !d.stopping && (room || d.slots.reserved() > 0) && !cl.q.orders.withheld.Paused && !cl.q.orders.withheld.Away()
 }
 

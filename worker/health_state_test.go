@@ -47,6 +47,7 @@ func TestNotClaiming(t *testing.T) {
 		"the queue is paused":       {true, brokenAfter, func(q *queue) { q.orders.withheld.Paused = true }, health.OK},
 		"the worker is quiet":       {true, brokenAfter, func(q *queue) { q.orders.withheld.Quiet = true }, health.OK},
 		"the bound has no room":     {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.bound.take(q.dispatch, 1, false) }, health.OK},
+		"it waits for its turn":     {true, brokenAfter, func(q *queue) { q.dispatch.bound, q.dispatch.inLine = newBound(1), true }, health.OK},
 		"a claim has all the room":  {true, brokenAfter, func(q *queue) { q.dispatch.bound = newBound(1); q.dispatch.reserve(); q.claimer.expect(true) }, health.Broken},
 		"Redis is away":             {true, brokenAfter, func(q *queue) { q.contact.gone("claim", time.Now(), errors.New("no answer")) }, health.OK},
 		"Redis refuses":             {true, brokenAfter, func(q *queue) { q.contact.failed("claim", time.Now(), refusal("NOPERM")) }, health.OK},

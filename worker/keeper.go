@@ -230,7 +230,7 @@ func (k *keeper) claimUnder(s *session) {
 		k.vacated = time.Now()
 	}
 	k.q.session = s
-	k.q.dispatch.open = s != nil
+	k.q.dispatch.opens(s != nil)
 }
 
 // errSessionOver says that Redis refused to renew a session.

@@ -248,6 +248,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		o := s.On(own)
 		queues, owned = append(queues, newQueue(w, s, o, w.cfg.Queues[s.Name()].Concurrency, bound)), append(owned, o)
 	}
+	bound.divide(queues, w.cfg.Queues)
 	if waited { // so did other workers, whose sessions have ended meanwhile
 		for _, q := range queues {
 			q.contact.disturbed()
