@@ -235,16 +235,16 @@ func (i *Inspector) Resume(ctx context.Context, queue string) (changed bool, err
 // group is the key of a scheduler.Group or of a scheduler.Serial: both are paused, by two calls, the plain group first. After an error one of them may be paused: call it again. It may have no jobs
 // yet. changed is false if both were paused already. The error wraps [signalbox.ErrInvalid] if group can't be a key, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) PauseGroup(ctx context.Context, queue, group string) (changed bool, err error) {
-	return i.switchGroup(ctx, queue, group, "pause", (*settings.Queue).PauseGroup)
+	return i.switchGroup(ctx, queue, group, "pause", (*settings.Settings).PauseGroup)
 }
 
 // ResumeGroup ends a pause of a group, and of the serial group with the same key, and has workers look for their jobs. Limits of the group, and what holds it back, stay.
 // changed is false if neither was paused. The error is as that of [Inspector.PauseGroup].
 func (i *Inspector) ResumeGroup(ctx context.Context, queue, group string) (changed bool, err error) {
-	return i.switchGroup(ctx, queue, group, "resume", (*settings.Queue).ResumeGroup)
+	return i.switchGroup(ctx, queue, group, "resume", (*settings.Settings).ResumeGroup)
 }
 
-func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *settings.Queue, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
+func (i *Inspector) switchGroup(ctx context.Context, queue, group, verb string, do func(q *settings.Settings, ctx context.Context, key string) (bool, error)) (changed bool, err error) {
 	if err := layout.ValidateGroup(group); err != nil {
 		return false, fmt.Errorf("inspect: %w", err)
 	}
@@ -567,17 +567,17 @@ func (i *Inspector) Unquiet(ctx context.Context, worker string) (changed bool, e
 // A stop is final: nothing takes it back. changed is false if the worker was asked to stop already. The error wraps [ErrNoWorker] if no queue of the
 // namespace has a worker of that ID. A worker that is too old for a queue doesn't hear of it there.
 func (i *Inspector) Stop(ctx context.Context, worker string) (changed bool, err error) {
-	return i.tell(ctx, worker, (*settings.Queue).Stop)
+	return i.tell(ctx, worker, (*settings.Settings).Stop)
 }
 
 func (i *Inspector) quiet(ctx context.Context, worker string, on bool) (changed bool, err error) {
-	return i.tell(ctx, worker, func(q *settings.Queue, ctx context.Context, worker string) (changed, here bool, err error) {
+	return i.tell(ctx, worker, func(q *settings.Settings, ctx context.Context, worker string) (changed, here bool, err error) {
 		return q.Quiet(ctx, worker, on)
 	})
 }
 
 // tell makes a change for a worker in each queue of the namespace that has it.
-func (i *Inspector) tell(ctx context.Context, worker string, do func(q *settings.Queue, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
+func (i *Inspector) tell(ctx context.Context, worker string, do func(q *settings.Settings, ctx context.Context, worker string) (changed, here bool, err error)) (changed bool, err error) {
 	queues, err := i.names(ctx)
 	if err != nil && len(queues) == 0 {
 		return false, err

@@ -67,18 +67,18 @@ func New(rdb redis.UniversalClient, namespace, name string) *Queue {
 }
 
 // Site returns where the queue is.
-func (q *Queue) Site() *facts.Queue {
-	return &facts.Queue{Client: q.rdb, Name: q.name, Keys: q.keys, Readable: settings.Readable}
+func (q *Queue) Site() *facts.Site {
+	return &facts.Site{Client: q.rdb, Name: q.name, Keys: q.keys, Readable: settings.Readable}
 }
 
 // Settings returns the queue for those who read its settings or make them.
-func (q *Queue) Settings() *settings.Queue {
-	return &settings.Queue{Queue: q.Site(), Operator: q.operator}
+func (q *Queue) Settings() *settings.Settings {
+	return &settings.Settings{Site: q.Site(), Operator: q.operator}
 }
 
 // Looks returns the queue for those who look at it.
-func (q *Queue) Looks() *looks.Queue {
-	return &looks.Queue{Queue: q.Site(), Namespace: q.namespace, Room: q.room, Looked: q.looked}
+func (q *Queue) Looks() *looks.Looks {
+	return &looks.Looks{Site: q.Site(), Namespace: q.namespace, Room: q.room, Looked: q.looked}
 }
 
 // On returns the queue for calls over another client.

@@ -38,7 +38,7 @@ const maxViolations = 20
 // one transaction, which nothing else can interrupt, and looks through the names of all keys
 // of the database: it is made for tests and for queues of up to some 100,000 jobs. The doctor has the
 // same rules, and is for queues of any size.
-func Queue(ctx context.Context, q *facts.Queue) error {
+func Queue(ctx context.Context, q *facts.Site) error {
 	s, err := Read(ctx, q)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func Queue(ctx context.Context, q *facts.Queue) error {
 }
 
 // States returns where each job is, in words.
-func States(ctx context.Context, q *facts.Queue) (map[string]string, error) {
+func States(ctx context.Context, q *facts.Site) (map[string]string, error) {
 	s, err := Read(ctx, q)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ type Snapshot struct {
 
 // Read reads the queue in one transaction. Which sessions there are has to be known before,
 // so it looks again if there are others by then.
-func Read(ctx context.Context, q *facts.Queue) (*Snapshot, error) {
+func Read(ctx context.Context, q *facts.Site) (*Snapshot, error) {
 	for range 10 {
 		sessions, stray, err := findSessions(ctx, q)
 		if err != nil {
@@ -67,7 +67,7 @@ func Read(ctx context.Context, q *facts.Queue) (*Snapshot, error) {
 
 // findSessions returns the sessions that are registered or have deliveries, and the keys
 // that don't belong.
-func findSessions(ctx context.Context, q *facts.Queue) (sessions, stray []string, err error) {
+func findSessions(ctx context.Context, q *facts.Site) (sessions, stray []string, err error) {
 	registered, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, nil, err
@@ -95,7 +95,7 @@ func findSessions(ctx context.Context, q *facts.Queue) (sessions, stray []string
 	return sessions, stray, nil
 }
 
-func readAll(ctx context.Context, q *facts.Queue, sessions []string) (*Snapshot, error) {
+func readAll(ctx context.Context, q *facts.Site, sessions []string) (*Snapshot, error) {
 	k := &q.Keys
 	tx := q.Client.TxPipeline()
 	now, jobs, stats := tx.Time(ctx), tx.HGetAll(ctx, k.Jobs), tx.HGetAll(ctx, k.Stats)

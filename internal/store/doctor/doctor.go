@@ -59,7 +59,7 @@ const (
 // script that searches them. What that finds is true.
 type doctor struct {
 	Checkup
-	q        *facts.Queue
+	q        *facts.Site
 	sessions []string // those that calls are made with; nil: to be read
 	others   []string // that are looked at even if they aren't registered: those that had deliveries or were seen before
 	began    int64    // by the server's clock, in us
@@ -76,7 +76,7 @@ type doctor struct {
 // Run looks for all that is wrong with the queue, also while it is in use, and repairs it if it is asked to. Its rules are those of
 // package check. Each finding was seen by one script, so it was true at that moment. No call takes Redis more than some milliseconds, as long as
 // fewer than 100,000 jobs are ready.
-func Run(ctx context.Context, q *facts.Queue, c Checkup) (Checked, error) {
+func Run(ctx context.Context, q *facts.Site, c Checkup) (Checked, error) {
 	d := &doctor{
 		Checkup: c, q: q, seed: maphash.MakeSeed(), twice: make(map[uint64]struct{}), suspects: make(map[string]bool),
 		tokens: make(map[int64]string), ghosts: make(map[string]int), told: make(map[uint64]struct{}),

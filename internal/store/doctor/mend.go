@@ -13,7 +13,7 @@ type Step struct{ Verb, A, B string }
 
 // Mend does steps for a job that is as facts say, or for the queue if f is nil. done is false if it isn't so any more: nothing was
 // changed then.
-func Mend(ctx context.Context, q *facts.Queue, sessions []string, f *facts.Job, steps ...Step) (done, again bool, err error) {
+func Mend(ctx context.Context, q *facts.Site, sessions []string, f *facts.Job, steps ...Step) (done, again bool, err error) {
 	keys := scripts.Mend.Keys(&q.Keys)
 	for _, session := range sessions {
 		keys = append(keys, q.Keys.Inflight(session))

@@ -46,7 +46,7 @@ type Examination struct {
 }
 
 // SessionsOf returns the registered sessions, and those of others that have deliveries.
-func (q *Queue) SessionsOf(ctx context.Context, others []string) ([]string, error) {
+func (q *Site) SessionsOf(ctx context.Context, others []string) ([]string, error) {
 	sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (q *Queue) SessionsOf(ctx context.Context, others []string) ([]string, erro
 }
 
 // Examine looks at a page of jobs. again reports that a session has been opened: nothing was looked at.
-func (q *Queue) Examine(ctx context.Context, sessions []string, s Origin) (e Examination, again bool, err error) {
+func (q *Site) Examine(ctx context.Context, sessions []string, s Origin) (e Examination, again bool, err error) {
 	if s.Name == "" {
 		s.Name = "ids"
 	}

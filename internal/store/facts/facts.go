@@ -15,8 +15,8 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/layout"
 )
 
-// A Queue is where a queue is: its name, its keys, and a client of their server.
-type Queue struct {
+// A Site is where a queue is: its name, its keys, and a client of their server.
+type Site struct {
 	Client redis.UniversalClient
 	Name   string
 	Keys   layout.Keys
@@ -26,7 +26,7 @@ type Queue struct {
 
 // AtOnce reads what is of one moment, in a transaction. A Redis that is out of memory refuses these, also of reads. Then the reads follow each other, and
 // calls of others may come between them. read may be called twice.
-func (q *Queue) AtOnce(ctx context.Context, read func(redis.Pipeliner) error) ([]redis.Cmder, error) {
+func (q *Site) AtOnce(ctx context.Context, read func(redis.Pipeliner) error) ([]redis.Cmder, error) {
 	cmds, err := q.Client.TxPipelined(ctx, read)
 	if redis.IsOOMError(err) || redis.IsExecAbortError(err) {
 		return q.Client.Pipelined(ctx, read)
@@ -35,7 +35,7 @@ func (q *Queue) AtOnce(ctx context.Context, read func(redis.Pipeliner) error) ([
 }
 
 // KindOf returns what the name of a key of the queue says: "" for one that a queue doesn't have. session is that of "inflight".
-func (q *Queue) KindOf(key string) (kind, session string) {
+func (q *Site) KindOf(key string) (kind, session string) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(key, q.Keys.Prefix), ":")
 	switch {
 	case kind == "inflight" && id != "":
@@ -49,7 +49,7 @@ func (q *Queue) KindOf(key string) (kind, session string) {
 }
 
 // StrayAddress reports whether an address that waits for wake-ups is of none of the sessions.
-func (q *Queue) StrayAddress(address string, registered func(session string) bool) bool {
+func (q *Site) StrayAddress(address string, registered func(session string) bool) bool {
 	if len(address) < 2 {
 		return true
 	}
@@ -58,7 +58,7 @@ func (q *Queue) StrayAddress(address string, registered func(session string) boo
 }
 
 // Pattern is what the names of the queue's keys match.
-func (q *Queue) Pattern() string { return Escaped(q.Keys.Prefix) + "*" }
+func (q *Site) Pattern() string { return Escaped(q.Keys.Prefix) + "*" }
 
 // Escaped returns the pattern that fits a text alone.
 func Escaped(text string) string {
@@ -66,11 +66,11 @@ func Escaped(text string) string {
 }
 
 // AllKeys returns the names of all keys of the queue.
-func (q *Queue) AllKeys(ctx context.Context) ([]string, error) { return q.KeysLike(ctx, q.Pattern()) }
+func (q *Site) AllKeys(ctx context.Context) ([]string, error) { return q.KeysLike(ctx, q.Pattern()) }
 
 // KeysLike returns the names of all keys that fit a pattern. In a Cluster it asks each master, so that
 // it doesn't matter which of them has the queue's slot.
-func (q *Queue) KeysLike(ctx context.Context, pattern string) ([]string, error) {
+func (q *Site) KeysLike(ctx context.Context, pattern string) ([]string, error) {
 	var mu sync.Mutex
 	found := make(map[string]bool) // SCAN may name a key twice
 	scan := func(ctx context.Context, c redis.Cmdable) error {
@@ -109,14 +109,14 @@ func ParseScore(text string) float64 {
 }
 
 // CheckLayout returns a *layout.Error if the queue's layout is older than layout.Number: a program that reads the queue would misread it.
-func (q *Queue) CheckLayout(ctx context.Context) error {
+func (q *Site) CheckLayout(ctx context.Context) error {
 	_, err := q.Begun(ctx)
 	return err
 }
 
 // Begun reports whether the queue has counters or settings. It returns a *layout.Error if its layout is older than layout.Number. The counters have the layout, too: it
 // counts if the settings were deleted or evicted.
-func (q *Queue) Begun(ctx context.Context) (bool, error) {
+func (q *Site) Begun(ctx context.Context) (bool, error) {
 	for last := false; ; last = true {
 		for _, key := range []string{q.Keys.Settings, q.Keys.Stats} {
 			values, err := q.Client.HMGet(ctx, key, "layout").Result()
@@ -138,7 +138,7 @@ func (q *Queue) Begun(ctx context.Context) (bool, error) {
 }
 
 // Now returns the server's clock.
-func (q *Queue) Now(ctx context.Context) (time.Time, error) { return q.Client.Time(ctx).Result() }
+func (q *Site) Now(ctx context.Context) (time.Time, error) { return q.Client.Time(ctx).Result() }
 
 // TimeOf returns the time that a score stands for: microseconds. It is bounded by what a record can hold.
 func TimeOf(score float64) time.Time {

@@ -31,7 +31,7 @@ func workerOf(session string) string {
 }
 
 // Workers returns the IDs of the workers that have a session with the queue, sorted.
-func (q *Queue) Workers(ctx context.Context) ([]string, error) {
+func (q *Site) Workers(ctx context.Context) ([]string, error) {
 	sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type Brakes struct {
 }
 
 // queueBrakes returns those of the queue. now is the time by the server's clock. beside adds commands to the call.
-func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Time, beside ...func(redis.Pipeliner)) (Brakes, error) {
+func (q *Looks) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Time, beside ...func(redis.Pipeliner)) (Brakes, error) {
 	var runs *redis.MapStringStringCmd
 	b, err := q.brakes(ctx, "", now, func(p redis.Pipeliner) {
 		if l.Running > 0 {
@@ -48,7 +48,7 @@ func (q *Queue) queueBrakes(ctx context.Context, l signalbox.Limits, now time.Ti
 }
 
 // groupBrakes returns those of a group, by its key with the first byte. usual are the limits of groups without limits of their own.
-func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Limits, now time.Time) (Brakes, error) {
+func (q *Looks) groupBrakes(ctx context.Context, key string, usual signalbox.Limits, now time.Time) (Brakes, error) {
 	var own, state, paused *redis.StringCmd
 	b, err := q.brakes(ctx, key, now, func(p redis.Pipeliner) {
 		own, state = p.HGet(ctx, q.Keys.Limits, "g"+key[1:]), p.HGet(ctx, q.Keys.Groups, key)
@@ -72,7 +72,7 @@ func (q *Queue) groupBrakes(ctx context.Context, key string, usual signalbox.Lim
 }
 
 // brakes reads what there is of a group, or of the queue if key is "". more adds commands to the call; limits is called behind it.
-func (q *Queue) brakes(ctx context.Context, key string, now time.Time, more func(redis.Pipeliner), limits func() signalbox.Limits) (Brakes, error) {
+func (q *Looks) brakes(ctx context.Context, key string, now time.Time, more func(redis.Pipeliner), limits func() signalbox.Limits) (Brakes, error) {
 	var until, at *redis.FloatCmd
 	var clock *redis.StringCmd
 	cmds, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -113,7 +113,7 @@ func pauseOf(r signalbox.Rate, ahead time.Duration) time.Duration {
 
 // readBrakes notes what keeps the job from starting, if it waits: by its queue, and by its group if it has one. Of a job that isn't in the line of its group only
 // that the group is paused keeps it.
-func (q *Queue) readBrakes(ctx context.Context, v *View, s *Situation) (err error) {
+func (q *Looks) readBrakes(ctx context.Context, v *View, s *Situation) (err error) {
 	if v.State != signalbox.StateReady && v.State != signalbox.StateScheduled {
 		return nil
 	}

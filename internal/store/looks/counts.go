@@ -31,7 +31,7 @@ type Totals struct {
 
 // Counts returns the queue's counts. All are of one moment, as far as AtOnce has that, except Running: sessions that
 // open while it is counted are missed.
-func (q *Queue) Counts(ctx context.Context) (Counts, error) {
+func (q *Looks) Counts(ctx context.Context) (Counts, error) {
 	k := &q.Keys
 	sessions, err := q.Client.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {

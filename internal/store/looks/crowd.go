@@ -31,7 +31,7 @@ const groupsRead = 10_000
 
 // GroupsInUse returns the largest groups that jobs hold or wait in: those with the most jobs first. It looks at some 10,000 groups at most; more reports whether there are
 // others than those that it returns.
-func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse, more bool, err error) {
+func (q *Looks) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse, more bool, err error) {
 	if groups, more, err = q.someGroups(ctx); err != nil {
 		return nil, false, err
 	}
@@ -50,7 +50,7 @@ func (q *Queue) GroupsInUse(ctx context.Context, most int) (groups []GroupInUse,
 }
 
 // GroupInUse returns what there is of one group, by its key with the first byte, and whether jobs hold it or wait in its lines.
-func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found bool, err error) {
+func (q *Looks) GroupInUse(ctx context.Context, key string) (g GroupInUse, found bool, err error) {
 	value, err := q.Client.HGet(ctx, q.Keys.Groups, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return g, false, nil
@@ -67,7 +67,7 @@ func (q *Queue) GroupInUse(ctx context.Context, key string) (g GroupInUse, found
 }
 
 // someGroups returns groups that are in use, and how many jobs hold them.
-func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool, err error) {
+func (q *Looks) someGroups(ctx context.Context) (groups []GroupInUse, more bool, err error) {
 	seen := make(map[string]bool)
 	for next := uint64(0); ; {
 		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Groups, next, "", 1000).Result()
@@ -87,7 +87,7 @@ func (q *Queue) someGroups(ctx context.Context) (groups []GroupInUse, more bool,
 }
 
 // countLines counts the jobs that wait in the lines of some groups.
-func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
+func (q *Looks) countLines(ctx context.Context, groups []GroupInUse) error {
 	counts, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range groups {
 			for _, class := range []string{"0", "1", "2"} {
@@ -107,7 +107,7 @@ func (q *Queue) countLines(ctx context.Context, groups []GroupInUse) error {
 }
 
 // boundsOf fills in what bounds some groups.
-func (q *Queue) boundsOf(ctx context.Context, groups []GroupInUse) error {
+func (q *Looks) boundsOf(ctx context.Context, groups []GroupInUse) error {
 	made, err := q.settings().Read(ctx)
 	if err != nil {
 		return err

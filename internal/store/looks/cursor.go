@@ -31,7 +31,7 @@ const cursorVersion = 1
 var cursorEncoding = base64.RawURLEncoding.Strict()
 
 // cursorText returns the cursor as a text, which is good for this queue only.
-func (q *Queue) cursorText(c cursor) string {
+func (q *Looks) cursorText(c cursor) string {
 	b := append(make([]byte, 0, 96), cursorVersion)
 	b = appendText(b, string(c.state))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(c.score))
@@ -50,12 +50,12 @@ func appendText(b []byte, s string) []byte {
 }
 
 // cursorSum is the checksum of a cursor of this queue.
-func (q *Queue) cursorSum(b []byte) uint32 {
+func (q *Looks) cursorSum(b []byte) uint32 {
 	return crc32.ChecksumIEEE(append([]byte(q.Keys.Prefix), b...))
 }
 
 // parseCursor reads the text of a cursor for jobs of a state. The error wraps signalbox.ErrInvalid.
-func (q *Queue) parseCursor(text string, state signalbox.State) (cursor, error) {
+func (q *Looks) parseCursor(text string, state signalbox.State) (cursor, error) {
 	bad := func(why string) (cursor, error) {
 		return cursor{}, fmt.Errorf("%w cursor %.60q: %s; pass the Cursor of a job that was listed with the same queue and state",
 			signalbox.ErrInvalid, text, why)

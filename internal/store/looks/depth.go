@@ -46,7 +46,7 @@ func (d *Depths) limited() {
 }
 
 // Depths returns the queue's depths. All numbers are from one moment, except PausedGroups, HeldGroups and Running: it doesn't count sessions that open meanwhile.
-func (q *Queue) Depths(ctx context.Context) (Depths, error) {
+func (q *Looks) Depths(ctx context.Context) (Depths, error) {
 	k := &q.Keys
 	sessions, err := q.Client.ZRange(ctx, k.Sessions, 0, -1).Result()
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 )
 
 // Ended looks at jobs for those who wait for their ends: at the first of them, as many as have room in a reply, and at one at least. It makes one call.
-func (q *Queue) Ended(ctx context.Context, ids []string) ([]End, error) {
+func (q *Looks) Ended(ctx context.Context, ids []string) ([]End, error) {
 	args := scripts.Ended.Args(len(ids), scripts.Arg("protocol", layout.Protocol), scripts.Arg("room", q.Room))
 	for _, id := range ids {
 		args = append(args, id)

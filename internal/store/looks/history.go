@@ -44,7 +44,7 @@ type Period struct {
 }
 
 // History reads the queue's history. What can't be read is in the error, and the history is what the rest says.
-func (q *Queue) History(ctx context.Context, step Step) (History, error) {
+func (q *Looks) History(ctx context.Context, step Step) (History, error) {
 	r, err := scripts.History.Run(ctx, q.Client, scripts.History.Keys(&q.Keys), scripts.History.Args(0, scripts.Arg("letter", step.letter), scripts.Arg("fields", step.fields)))
 	if err != nil {
 		return History{}, q.badStats(err)
@@ -53,7 +53,7 @@ func (q *Queue) History(ctx context.Context, step Step) (History, error) {
 }
 
 // Totals returns the counts since the queue began, and when that was, by the server's clock. It costs Redis less than History.
-func (q *Queue) Totals(ctx context.Context) (at time.Time, t Totals, err error) {
+func (q *Looks) Totals(ctx context.Context) (at time.Time, t Totals, err error) {
 	h, err := q.History(ctx, Step{letter: Minutes.letter, length: Minutes.length})
 	if !h.At.IsZero() {
 		err = nil // what can't be read is no total
@@ -62,7 +62,7 @@ func (q *Queue) Totals(ctx context.Context) (at time.Time, t Totals, err error) 
 }
 
 // badStats adds the keys to an error of Redis.
-func (q *Queue) badStats(err error) error {
+func (q *Looks) badStats(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
 		return fmt.Errorf("one of the keys %s and %s is no hash; is another program writing to them? %w", q.Keys.Stats, q.Keys.History, err)
 	}

@@ -35,7 +35,7 @@ type pager interface {
 // and whose records say how long they are kept come before the others, in the order in which they are dropped. It reads
 // them in calls of bounded size, while they move. One that stays in its place is yielded. One that moves may be missing, or be there twice.
 // What it needs of memory doesn't grow with the number of jobs, but for those that one session runs. An error is the last that it yields.
-func (q *Queue) Jobs(ctx context.Context, l Listing) iter.Seq2[View, error] {
+func (q *Looks) Jobs(ctx context.Context, l Listing) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		pages, err := q.pager(l)
 		for more := err == nil; more; {
@@ -58,7 +58,7 @@ func (q *Queue) Jobs(ctx context.Context, l Listing) iter.Seq2[View, error] {
 }
 
 // pager returns the pages of a listing.
-func (q *Queue) pager(l Listing) (pager, error) {
+func (q *Looks) pager(l Listing) (pager, error) {
 	var after *cursor
 	if l.After != "" {
 		c, err := q.parseCursor(l.After, l.State)
@@ -79,13 +79,13 @@ func (q *Queue) pager(l Listing) (pager, error) {
 }
 
 // view returns what is known of a job by its place.
-func (q *Queue) view(id string, state signalbox.State) View {
+func (q *Looks) view(id string, state signalbox.State) View {
 	return View{Job: signalbox.Job{ID: id, Queue: q.Name, Namespace: q.Namespace}, State: state}
 }
 
 // A sortedPager reads a sorted set: jobs that are scheduled or have ended, or ready ones in the lines of groups.
 type sortedPager struct {
-	q      *Queue
+	q      *Looks
 	state  signalbox.State
 	prefix string
 	score  float64 // the place: behind the member of that score
@@ -94,7 +94,7 @@ type sortedPager struct {
 	to     float64
 }
 
-func (q *Queue) sorted(l Listing, after *cursor) *sortedPager {
+func (q *Looks) sorted(l Listing, after *cursor) *sortedPager {
 	s := &sortedPager{q: q, state: l.State, prefix: l.Prefix, score: math.Inf(-1), from: math.Inf(-1), to: math.Inf(1)}
 	if after != nil {
 		s.score, s.member = after.score, after.member

@@ -44,7 +44,7 @@ const (
 // place of the next page is not a number: it is behind the last job that was seen and is still there. If none of the anchors is there, the
 // last page has left the list, and so has all before it.
 type listPager struct {
-	q       *Queue
+	q       *Looks
 	prefix  string
 	classes []string // the first is that of the list that is being read
 	at      int      // how many jobs stood before the place
@@ -52,7 +52,7 @@ type listPager struct {
 	far     []anchor // of pages before, the nearest first; the first was still in the list when the last page was read
 }
 
-func (q *Queue) waiting(l Listing, after *cursor) (*readyPager, error) {
+func (q *Looks) waiting(l Listing, after *cursor) (*readyPager, error) {
 	all := &readyPager{lines: q.sorted(Listing{State: l.State, Prefix: l.Prefix}, nil)}
 	s := &listPager{q: q, prefix: l.Prefix, classes: facts.ReadyClasses}
 	if after == nil {

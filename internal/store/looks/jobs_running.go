@@ -15,7 +15,7 @@ import (
 // A runningPager reads what sessions run, in the order of their names: those begin with the time when the session was opened. The deliveries of one
 // session are read at once, and sorted by their tokens.
 type runningPager struct {
-	q        *Queue
+	q        *Looks
 	prefix   string
 	session  string // that is being read; "": none yet
 	token    int64  // the place in it: behind the delivery of this token and ID
@@ -25,7 +25,7 @@ type runningPager struct {
 	listed   bool // sessions are those behind session
 }
 
-func (q *Queue) running(l Listing, after *cursor) (*runningPager, error) {
+func (q *Looks) running(l Listing, after *cursor) (*runningPager, error) {
 	s := &runningPager{q: q, prefix: l.Prefix}
 	if after == nil {
 		return s, nil
@@ -81,7 +81,7 @@ func (s *runningPager) read(ctx context.Context) ([]facts.Grant, error) {
 }
 
 // grants returns what a session's hash has, in the order of the tokens.
-func (q *Queue) grants(ctx context.Context, session string) (all []facts.Grant, err error) {
+func (q *Looks) grants(ctx context.Context, session string) (all []facts.Grant, err error) {
 	for next := uint64(0); ; {
 		var fields []string
 		if fields, next, err = q.Client.HScan(ctx, q.Keys.Inflight(session), next, "", facts.MaxScanned).Result(); err != nil {

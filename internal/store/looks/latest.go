@@ -17,7 +17,7 @@ const (
 
 // Latest returns the n jobs of a state, dead or cancelled, that ended last: the last one first. It returns fewer if their records are
 // large. Of jobs whose records say how long they are kept, it looks at the n that are dropped last. It makes one call.
-func (q *Queue) Latest(ctx context.Context, state signalbox.State, n int) ([]View, error) {
+func (q *Looks) Latest(ctx context.Context, state signalbox.State, n int) ([]View, error) {
 	r, err := scripts.Latest.Run(ctx, q.Client, scripts.Latest.Keys(&q.Keys), scripts.Latest.Args(0,
 		scripts.Arg("state", string(state)), scripts.Arg("count", n), scripts.Arg("room", min(q.Room, latestRoom))))
 	if err != nil {

@@ -23,7 +23,7 @@ type Lease struct {
 func (l *Lease) Worker() string { return facts.OwnerOf(l.Session) }
 
 // Leases returns the sessions that are registered.
-func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
+func (q *Looks) Leases(ctx context.Context) ([]Lease, error) {
 	sessions, err := q.Client.ZRangeWithScores(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (q *Queue) Leases(ctx context.Context) ([]Lease, error) {
 
 // Runs returns what a session runs, in the order of the tokens: of the records it reads the kinds only. A job has no kind if its record
 // is gone, has more than MaxKindRecord bytes, or doesn't begin with the kind.
-func (q *Queue) Runs(ctx context.Context, session string) ([]View, error) {
+func (q *Looks) Runs(ctx context.Context, session string) ([]View, error) {
 	all, err := q.grants(ctx, session)
 	views := make([]View, len(all))
 	for i, h := range all {
@@ -58,7 +58,7 @@ const MaxKindRecord = 32 << 10
 // kindsRead is of how many jobs a call reads the kinds.
 const kindsRead = 20
 
-func (q *Queue) readKinds(ctx context.Context, views []View) error {
+func (q *Looks) readKinds(ctx context.Context, views []View) error {
 	args := scripts.Kinds.Args(len(views), scripts.Arg("most", layout.MaxName+10), scripts.Arg("largest", MaxKindRecord)) // the kind, and what stands before it
 	for i := range views {
 		args = append(args, views[i].Job.ID)

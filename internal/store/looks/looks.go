@@ -7,13 +7,13 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/settings"
 )
 
-// A Queue is a queue that is looked at.
-type Queue struct {
-	*facts.Queue
+// Looks is a queue that is looked at.
+type Looks struct {
+	*facts.Site
 	Namespace string // "" for layout.DefaultNamespace
 	Room      int    // bytes of records that a call returns
 	Looked    int    // IDs that a call of Jobs looks at: MaxLooked
 }
 
 // settings returns the queue's settings, for those who read them.
-func (q *Queue) settings() *settings.Queue { return &settings.Queue{Queue: q.Queue} }
+func (q *Looks) settings() *settings.Settings { return &settings.Settings{Site: q.Site} }

@@ -42,7 +42,7 @@ func ofOther(m *Memory) *int64      { return &m.Other }
 
 // Memory returns how many bytes the queue takes, as the server estimates it. It counts the keys of sessions, and neither those of lanes, which expire within
 // an hour, nor what the relays of outboxes keep: nothing lists these. The error wraps server.ErrUnsaid if the server doesn't say it.
-func (q *Queue) Memory(ctx context.Context) (Memory, error) {
+func (q *Looks) Memory(ctx context.Context) (Memory, error) {
 	leases, err := q.Leases(ctx)
 	if err != nil {
 		return Memory{}, err

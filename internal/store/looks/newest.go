@@ -11,7 +11,7 @@ import (
 
 // Newest yields up to most of the dead jobs, and returns how many are dead. If there are more, it yields those that ended last. Of the jobs whose records
 // say how long they are kept it yields those that are dropped last, and no more than half of most as long as there are enough others. It reads them as Jobs does.
-func (q *Queue) Newest(ctx context.Context, most int) (total int64, jobs iter.Seq2[View, error], err error) {
+func (q *Looks) Newest(ctx context.Context, most int) (total int64, jobs iter.Seq2[View, error], err error) {
 	dead := q.Keys.Dead
 	var all, own *redis.IntCmd
 	_, err = q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {

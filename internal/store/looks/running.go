@@ -14,7 +14,7 @@ const maxAsked = 20_000
 // Running reports for each ID whether the job is in flight in a session. It looks at the sessions one after the other, a moment after
 // the call. If a job moves meanwhile, either answer is possible. It uses pipelines of limited size. It begins no pipeline after ctx
 // has ended.
-func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
+func (q *Looks) Running(ctx context.Context, ids []string) ([]bool, error) {
 	sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (q *Queue) Running(ctx context.Context, ids []string) ([]bool, error) {
 }
 
 // runningIn uses one pipeline to set the flags of the IDs that are in flight in one of the sessions.
-func (q *Queue) runningIn(ctx context.Context, sessions, ids []string, flags []bool) error {
+func (q *Looks) runningIn(ctx context.Context, sessions, ids []string, flags []bool) error {
 	if err := ctx.Err(); err != nil { // the client may not check ctx
 		return err
 	}

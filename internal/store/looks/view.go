@@ -115,7 +115,7 @@ type Situation struct {
 
 // Show returns what the queue has of one job at one moment, and the queue's situation then. Brakes are read a moment later. found is false if it has
 // no such job.
-func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
+func (q *Looks) Show(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	v, s, found, err = q.showWhole(ctx, id)
 	if err != nil {
 		return View{}, Situation{}, false, err
@@ -124,13 +124,13 @@ func (q *Queue) Show(ctx context.Context, id string) (v View, s Situation, found
 }
 
 // ShowJob is Show without the queue's situation.
-func (q *Queue) ShowJob(ctx context.Context, id string) (v View, found bool, err error) {
+func (q *Looks) ShowJob(ctx context.Context, id string) (v View, found bool, err error) {
 	v, _, found, err = q.showWhole(ctx, id)
 	return v, found, err
 }
 
 // showWhole looks for the job in all sessions, those too that are opened meanwhile.
-func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
+func (q *Looks) showWhole(ctx context.Context, id string) (v View, s Situation, found bool, err error) {
 	for range 10 {
 		sessions, err := q.Client.ZRange(ctx, q.Keys.Sessions, 0, -1).Result()
 		if err != nil {
@@ -148,7 +148,7 @@ func (q *Queue) showWhole(ctx context.Context, id string) (v View, s Situation, 
 	return View{}, Situation{}, false, facts.ErrMoving
 }
 
-func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
+func (q *Looks) show(ctx context.Context, id string, sessions []string) (v View, s Situation, found bool, err error) {
 	keys := scripts.Show.Keys(&q.Keys)
 	n := min(len(sessions), facts.MaxActSessions)
 	for _, session := range sessions[:n] {
@@ -166,7 +166,7 @@ func (q *Queue) show(ctx context.Context, id string, sessions []string) (v View,
 }
 
 // parseShow reads what show.lua returned for a call with these sessions.
-func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v View, s Situation, found bool, err error) {
+func (q *Looks) parseShow(r *scripts.Reply, id string, sessions []string) (v View, s Situation, found bool, err error) {
 	if err := r.Status("ok"); err != nil {
 		return View{}, Situation{}, false, err
 	}
@@ -196,7 +196,7 @@ func (q *Queue) parseShow(r *scripts.Reply, id string, sessions []string) (v Vie
 }
 
 // showMore looks for a job in the sessions that had no room in the script's call.
-func (q *Queue) showMore(ctx context.Context, v *View, sessions []string) error {
+func (q *Looks) showMore(ctx context.Context, v *View, sessions []string) error {
 	for part := range slices.Chunk(sessions, facts.MaxActSessions) {
 		cmds, err := q.Client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, session := range part {
@@ -232,7 +232,7 @@ func pairs(list []string) map[string]string {
 }
 
 // Situation returns the queue's situation.
-func (q *Queue) Situation(ctx context.Context) (Situation, error) {
+func (q *Looks) Situation(ctx context.Context) (Situation, error) {
 	made, err := q.settings().Read(ctx)
 	if err != nil {
 		return Situation{}, err

@@ -33,7 +33,7 @@ func ValidateCopies(queue, to string) error {
 
 // SetCopies has the jobs that die from now on copied to the queue to, which ValidateCopies accepts. With "" none are, and those that
 // have died and aren't copied yet are not copied any more.
-func (q *Queue) SetCopies(ctx context.Context, to string) error {
+func (q *Settings) SetCopies(ctx context.Context, to string) error {
 	if _, err := q.change(ctx, CopyField, to, "set", q.Operator, false); err != nil || to != "" {
 		return err
 	}
@@ -41,7 +41,7 @@ func (q *Queue) SetCopies(ctx context.Context, to string) error {
 }
 
 // forgetDeaths removes the notes of jobs that are still to be copied.
-func (q *Queue) forgetDeaths(ctx context.Context) error {
+func (q *Settings) forgetDeaths(ctx context.Context) error {
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
 		notes, next, err := q.Notes(ctx, cursor)
 		if err == nil {
@@ -66,7 +66,7 @@ type Note struct {
 }
 
 // Notes returns the notes of a page.
-func (q *Queue) Notes(ctx context.Context, cursor uint64) (notes []Note, next uint64, err error) {
+func (q *Settings) Notes(ctx context.Context, cursor uint64) (notes []Note, next uint64, err error) {
 	page, next, err := q.Client.HScan(ctx, q.Keys.Notes, cursor, DeathNote+"*", MaxCopies).Result()
 	if err != nil {
 		return nil, 0, err
@@ -78,7 +78,7 @@ func (q *Queue) Notes(ctx context.Context, cursor uint64) (notes []Note, next ui
 }
 
 // ForgetNotes removes notes.
-func (q *Queue) ForgetNotes(ctx context.Context, notes []Note) error {
+func (q *Settings) ForgetNotes(ctx context.Context, notes []Note) error {
 	if len(notes) == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ const longestHold = 24 * time.Hour
 // HoldBack keeps the jobs of a group from starting for a time, or all of the queue. group is a key with its first byte, and "" for the queue. by is the ID of
 // the job whose handler asks for it, or "". An end that is earlier than one that was set before changes nothing. 0 ends what was set. It returns until
 // when jobs are held back, by the server's clock; zero if they aren't.
-func (q *Queue) HoldBack(ctx context.Context, group, by string, d time.Duration) (until time.Time, err error) {
+func (q *Settings) HoldBack(ctx context.Context, group, by string, d time.Duration) (until time.Time, err error) {
 	r, err := scripts.Hold.Run(ctx, q.Client, scripts.Hold.Keys(&q.Keys), scripts.Hold.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", group),
 		scripts.Arg("hold", min(d, longestHold).Microseconds()), scripts.Arg("by", by), scripts.Arg("channel", q.Keys.Control())))
 	if err != nil {
@@ -45,7 +45,7 @@ type Hold struct {
 const maxHolds = 500
 
 // Holds returns which jobs are held back at the present: the queue first, then its groups by their keys.
-func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
+func (q *Settings) Holds(ctx context.Context) ([]Hold, error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Limits).Result()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (q *Queue) Holds(ctx context.Context) ([]Hold, error) {
 }
 
 // HoldUntil keeps jobs from starting as Holds has returned it, perhaps of another queue. One that is over changes nothing.
-func (q *Queue) HoldUntil(ctx context.Context, h Hold) error {
+func (q *Settings) HoldUntil(ctx context.Context, h Hold) error {
 	now, err := q.Now(ctx)
 	if err != nil || !h.Until.After(now) {
 		return err

@@ -40,6 +40,6 @@ func lengthOf(text string) int {
 
 // SetMaxLength sets how many jobs the queue may have that haven't ended; 0: any number. Producers that wait for room look again. It reports whether the
 // maximum is another than before.
-func (q *Queue) SetMaxLength(ctx context.Context, n int) (changed bool, err error) {
+func (q *Settings) SetMaxLength(ctx context.Context, n int) (changed bool, err error) {
 	return q.setBound(ctx, lengthField, lengthText(n))
 }

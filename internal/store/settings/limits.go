@@ -150,12 +150,12 @@ const (
 )
 
 // SetLimits sets the limits of the queue. It reports whether they are others than before. ValidateLimits must accept l.
-func (q *Queue) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+func (q *Settings) SetLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
 	return q.setBound(ctx, limitsField, limitsText(l, "0"))
 }
 
 // setBound sets a setting that bounds what runs or how many jobs there are; "" removes it. It reports whether it is another one than before.
-func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool, err error) {
+func (q *Settings) setBound(ctx context.Context, field, value string) (changed bool, err error) {
 	r, first, err := q.alter(ctx, settingOf(field), value, "set", q.Operator)
 	if err != nil {
 		return false, err
@@ -165,7 +165,7 @@ func (q *Queue) setBound(ctx context.Context, field, value string) (changed bool
 
 // SetGroupLimits sets the limits of all groups that have none of their own. Lines that may go on since get turns. It reports whether the limits are
 // others than before.
-func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
+func (q *Settings) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed bool, err error) {
 	if changed, err = q.setBound(ctx, groupLimitsField, limitsText(l, "0")); err != nil {
 		return changed, err
 	}
@@ -174,7 +174,7 @@ func (q *Queue) SetGroupLimits(ctx context.Context, l signalbox.Limits) (changed
 
 // SetLimitsOf sets the limits of the group and of the serial group of a name. A field that is 0 is as for all groups, so the zero value removes what was set. A serial
 // group keeps the rate: one job of it runs at a time, whatever Running says. It reports whether the limits are others than before.
-func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limits) (changed bool, err error) {
+func (q *Settings) SetLimitsOf(ctx context.Context, group string, l signalbox.Limits) (changed bool, err error) {
 	r, err := q.limitGroup(ctx, group, limitsText(l, unsetOf), "set", q.Operator, "")
 	if err != nil {
 		return false, err
@@ -183,7 +183,7 @@ func (q *Queue) SetLimitsOf(ctx context.Context, group string, l signalbox.Limit
 }
 
 // GroupLimits returns the limits of the groups that have limits of their own, by the names of the groups: see SetLimitsOf.
-func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
+func (q *Settings) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Limits).Result()
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (q *Queue) GroupLimits(ctx context.Context) (map[string]signalbox.Limits, e
 
 // relieve has all groups follow new limits, in pages: those with jobs that wait for limits, whose lines get turns, and those of which it is known when
 // the next job may start.
-func (q *Queue) relieve(ctx context.Context) error {
+func (q *Settings) relieve(ctx context.Context) error {
 	err := q.relievePages(ctx, func(next uint64) (keys []string, cursor uint64, err error) {
 		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Groups, next, "", maxRelieved).Result()
 		for i := 0; i+1 < len(fields); i += 2 {
@@ -221,7 +221,7 @@ func (q *Queue) relieve(ctx context.Context) error {
 	})
 }
 
-func (q *Queue) relievePages(ctx context.Context, page func(next uint64) (keys []string, cursor uint64, err error)) error {
+func (q *Settings) relievePages(ctx context.Context, page func(next uint64) (keys []string, cursor uint64, err error)) error {
 	for next := uint64(0); ; {
 		keys, cursor, err := page(next)
 		if err != nil {
@@ -255,12 +255,12 @@ func LimitsClock(text string, now time.Time) time.Duration {
 const ClockField = "clock"
 
 // limitGroup changes the limits of one group, and of the serial group of that name: see limit.lua.
-func (q *Queue) limitGroup(ctx context.Context, group, value, verb, by, of string) (*scripts.Reply, error) {
+func (q *Settings) limitGroup(ctx context.Context, group, value, verb, by, of string) (*scripts.Reply, error) {
 	return q.limit(ctx, oneGroup, value, verb, by, of, "g"+group, "s"+group)
 }
 
 // limit changes limits: see limit.lua.
-func (q *Queue) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*scripts.Reply, error) {
+func (q *Settings) limit(ctx context.Context, field, value, verb, by, of string, groups ...string) (*scripts.Reply, error) {
 	for {
 		sessions, err := q.SessionsOf(ctx, nil)
 		if err != nil {

@@ -14,16 +14,16 @@ import (
 
 // PauseGroup makes the queue give out no job of a group, by its key with the first byte: once it has returned, none is claimed until ResumeGroup. It
 // reports whether that is new.
-func (q *Queue) PauseGroup(ctx context.Context, key string) (changed bool, err error) {
+func (q *Settings) PauseGroup(ctx context.Context, key string) (changed bool, err error) {
 	return q.pauseGroup(ctx, key, true)
 }
 
 // ResumeGroup ends a pause of a group, and has workers look for its jobs. It reports whether the group was paused.
-func (q *Queue) ResumeGroup(ctx context.Context, key string) (changed bool, err error) {
+func (q *Settings) ResumeGroup(ctx context.Context, key string) (changed bool, err error) {
 	return q.pauseGroup(ctx, key, false)
 }
 
-func (q *Queue) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
+func (q *Settings) pauseGroup(ctx context.Context, key string, pause bool) (changed bool, err error) {
 	r, err := scripts.Pause.Run(ctx, q.Client, scripts.Pause.Keys(&q.Keys), scripts.Pause.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("group", key),
 		scripts.Arg("pause", scripts.Flag(pause)), scripts.Arg("channel", q.Keys.Control())))
 	if err != nil {
@@ -42,7 +42,7 @@ const PauseField = "p"
 const holdField = "h"
 
 // PausedGroups returns since when groups are paused, by their keys with the first byte: by the server's clock, and zero where it can't be read.
-func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
+func (q *Settings) PausedGroups(ctx context.Context) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
 	for next := uint64(0); ; {
 		fields, cursor, err := q.Client.HScan(ctx, q.Keys.Limits, next, PauseField+"*", 1000).Result()
@@ -60,7 +60,7 @@ func (q *Queue) PausedGroups(ctx context.Context) (map[string]time.Time, error) 
 
 // CountStopped counts the groups that are paused, and those that are held back, by their names, in a look at some 10,000 fields. steady is the time by the clock of
 // limits.
-func (q *Queue) CountStopped(ctx context.Context, steady time.Time) (paused, heldBack int64, err error) {
+func (q *Settings) CountStopped(ctx context.Context, steady time.Time) (paused, heldBack int64, err error) {
 	const page, pages = 1000, 10
 	pauses, holds := make(map[string]bool), make(map[string]bool) // a group and a serial group of one name are paused, and held back, together
 	next := uint64(0)
@@ -110,7 +110,7 @@ func pausedSince(value string) time.Time {
 }
 
 // PausedAmong returns which of some groups are paused, and since when.
-func (q *Queue) PausedAmong(ctx context.Context, keys []string) (map[string]time.Time, error) {
+func (q *Settings) PausedAmong(ctx context.Context, keys []string) (map[string]time.Time, error) {
 	paused := make(map[string]time.Time)
 	for page := range slices.Chunk(keys, 500) {
 		fields := make([]string, len(page))

@@ -68,7 +68,7 @@ func microsOf(digits string) time.Time {
 }
 
 // Remembered returns each setting that a Config can say, but those of single groups: what it is, by whom and when it was set, and what the Config says that counts.
-func (q *Queue) Remembered(ctx context.Context) (all []Told, err error) {
+func (q *Settings) Remembered(ctx context.Context) (all []Told, err error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ type Change struct {
 }
 
 // Changes returns the last changes, the newest first.
-func (q *Queue) Changes(ctx context.Context) (all []Change, err error) {
+func (q *Settings) Changes(ctx context.Context) (all []Change, err error) {
 	text, err := q.Client.HGet(ctx, q.Keys.Settings, "changes").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, err
@@ -112,7 +112,7 @@ type Applied struct {
 }
 
 // Applied reads them.
-func (q *Queue) Applied(ctx context.Context) (a Applied, err error) {
+func (q *Settings) Applied(ctx context.Context) (a Applied, err error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return a, err
@@ -159,7 +159,7 @@ func (a Applied) Validate() error {
 }
 
 // Carry notes that they were applied here, where no worker has told another one. Validate must accept a.
-func (q *Queue) Carry(ctx context.Context, a Applied) error {
+func (q *Settings) Carry(ctx context.Context, a Applied) error {
 	for _, s := range ofConfig() {
 		if value := a.Settings[s.field]; value != "" {
 			r, _, err := q.alter(ctx, s, value, "carry", q.Operator)

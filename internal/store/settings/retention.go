@@ -39,7 +39,7 @@ func ValidateRetention(r signalbox.Retention) error {
 }
 
 // SetRetention sets what the queue keeps of its dead and cancelled jobs. A field that is 0 gets its default. ValidateRetention must accept r.
-func (q *Queue) SetRetention(ctx context.Context, r signalbox.Retention) error {
+func (q *Settings) SetRetention(ctx context.Context, r signalbox.Retention) error {
 	_, err := q.change(ctx, keepField, keptText(r), "set", q.Operator, false)
 	return err
 }
@@ -61,7 +61,7 @@ func Filled(r signalbox.Retention) signalbox.Retention {
 
 // SetCompleted sets which completed jobs the queue keeps: none if r is zero. A field that is 0 gets its default. ValidateRetention must
 // accept r.
-func (q *Queue) SetCompleted(ctx context.Context, r signalbox.Retention) error {
+func (q *Settings) SetCompleted(ctx context.Context, r signalbox.Retention) error {
 	_, err := q.change(ctx, completedField, retentionText(r), "set", q.Operator, false)
 	return err
 }
@@ -74,7 +74,7 @@ type Ending struct {
 }
 
 // Ending reads it from the settings.
-func (q *Queue) Ending(ctx context.Context) (Ending, error) {
+func (q *Settings) Ending(ctx context.Context) (Ending, error) {
 	values, err := q.Client.HMGet(ctx, q.Keys.Settings, keepField, completedField, CopyField).Result()
 	if err != nil {
 		return Ending{}, err

@@ -18,9 +18,9 @@ import (
 	"github.com/signalbox-go/signalbox/internal/store/scripts"
 )
 
-// A Queue is a queue whose settings are read and made.
-type Queue struct {
-	*facts.Queue
+// Settings is a queue whose settings are read and made.
+type Settings struct {
+	*facts.Site
 	Operator string // who makes settings, as scripts want it: see OperatorName
 }
 
@@ -51,7 +51,7 @@ type Values struct {
 }
 
 // Read reads the queue's settings. It returns a *layout.Error if the queue's layout is older than layout.Number.
-func (q *Queue) Read(ctx context.Context) (Values, error) {
+func (q *Settings) Read(ctx context.Context) (Values, error) {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return Values{}, err
@@ -107,17 +107,17 @@ const stopValue = "stop"
 var ErrStopping = errors.New("store: the worker was asked to stop")
 
 // Pause makes the queue give out no jobs: once it has returned, none is claimed until Resume. It reports whether that is new.
-func (q *Queue) Pause(ctx context.Context) (changed bool, err error) {
+func (q *Settings) Pause(ctx context.Context) (changed bool, err error) {
 	return q.set(ctx, pausedField, "now")
 }
 
 // Resume ends a pause, and has all workers look for jobs. It reports whether the queue was paused.
-func (q *Queue) Resume(ctx context.Context) (changed bool, err error) {
+func (q *Settings) Resume(ctx context.Context) (changed bool, err error) {
 	return q.set(ctx, pausedField, "")
 }
 
 // SetSlots gives each worker of the queue that many slots, or as many as its Config says if n is 0. It reports whether that is new.
-func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
+func (q *Settings) SetSlots(ctx context.Context, n int) (changed bool, err error) {
 	if n == 0 {
 		return q.set(ctx, slotsField, "")
 	}
@@ -126,7 +126,7 @@ func (q *Queue) SetSlots(ctx context.Context, n int) (changed bool, err error) {
 
 // Quiet makes a worker take no more jobs of the queue, or take some again. It reports whether that is new. here is false, and nothing
 // has changed, if the worker has no session with the queue. A worker that was asked to stop takes no jobs again: the error is ErrStopping.
-func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, here bool, err error) {
+func (q *Settings) Quiet(ctx context.Context, worker string, on bool) (changed, here bool, err error) {
 	value := "loud"
 	if on {
 		value = "now"
@@ -135,7 +135,7 @@ func (q *Queue) Quiet(ctx context.Context, worker string, on bool) (changed, her
 }
 
 // Stop makes a worker end, as at the end of its Run's context. It returns the same as Quiet.
-func (q *Queue) Stop(ctx context.Context, worker string) (changed, here bool, err error) {
+func (q *Settings) Stop(ctx context.Context, worker string) (changed, here bool, err error) {
 	changed, here, err = q.setQuiet(ctx, worker, stopValue)
 	if err != nil || !here {
 		return changed, here, err
@@ -149,7 +149,7 @@ func (q *Queue) Stop(ctx context.Context, worker string) (changed, here bool, er
 }
 
 // setQuiet changes a worker's field: value is that of set.lua.
-func (q *Queue) setQuiet(ctx context.Context, worker, value string) (changed, here bool, err error) {
+func (q *Settings) setQuiet(ctx context.Context, worker, value string) (changed, here bool, err error) {
 	workers, err := q.Workers(ctx)
 	if err != nil || !slices.Contains(workers, worker) {
 		return false, false, err
@@ -167,7 +167,7 @@ func (q *Queue) setQuiet(ctx context.Context, worker, value string) (changed, he
 const quietFor = 24 * time.Hour
 
 // forgetQuiet forgets workers that were to be quiet, or to end, and died.
-func (q *Queue) forgetQuiet(ctx context.Context, workers []string) error {
+func (q *Settings) forgetQuiet(ctx context.Context, workers []string) error {
 	fields, err := q.Client.HGetAll(ctx, q.Keys.Settings).Result()
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func OperatorName(name string) string {
 }
 
 // set changes a field of the queue's settings of which nothing is remembered, and has all its workers look at them.
-func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err error) {
+func (q *Settings) set(ctx context.Context, field, value string) (changed bool, err error) {
 	r, err := q.change(ctx, field, value, "", q.Operator, false)
 	if err != nil {
 		return false, err
@@ -213,7 +213,7 @@ func (q *Queue) set(ctx context.Context, field, value string) (changed bool, err
 }
 
 // change changes a setting, and has all workers look at it: see set.lua.
-func (q *Queue) change(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
+func (q *Settings) change(ctx context.Context, field, value, verb, by string, bounds bool) (*scripts.Reply, error) {
 	r, err := scripts.Set.Run(ctx, q.Client, scripts.Set.Keys(&q.Keys), scripts.Set.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("field", field), scripts.Arg("value", value),
 		scripts.Arg("verb", verb), scripts.Arg("by", by), scripts.Arg("bounds", scripts.Flag(bounds)), scripts.Arg("channel", q.Keys.Control())))
 	if err != nil {

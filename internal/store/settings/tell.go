@@ -48,7 +48,7 @@ func (t *Told) Replaced() bool { return t.Changed && strings.HasPrefix(t.HadBy, 
 
 // Tell tells what a worker's Config says of the queue. The newest value of those that workers tell is applied, unless it was applied before: see
 // docs/decisions/0044-settings.md. It returns what has become of each setting of which Config says something, also if the error isn't nil: then of those before.
-func (q *Queue) Tell(ctx context.Context, worker string, w Wanted) (all []Told, err error) {
+func (q *Settings) Tell(ctx context.Context, worker string, w Wanted) (all []Told, err error) {
 	for _, s := range ofConfig() {
 		value := s.wanted(&w)
 		if value == "" {
@@ -90,7 +90,7 @@ func (w *Wanted) limitsOfText() string {
 
 // tellGroups applies what a Config says of single groups, whose digest is of: of each group whose limits of a Config that were applied last are others. It
 // returns what has become of the groups that it looked at closely.
-func (q *Queue) tellGroups(ctx context.Context, by string, limits map[string]signalbox.Limits, of string) (all []Told, err error) {
+func (q *Settings) tellGroups(ctx context.Context, by string, limits map[string]signalbox.Limits, of string) (all []Told, err error) {
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(limits)), maxRelieved) {
 		fields := make([]string, 0, 2*len(names))
 		for _, name := range names {
@@ -142,7 +142,7 @@ func ownWords(text string) string {
 }
 
 // Reset gives a setting the value that workers tell again, or removes it if none has told one for three minutes. name is that of the field of Config: see Told.
-func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
+func (q *Settings) Reset(ctx context.Context, name string) (Told, error) {
 	var names []string
 	for _, s := range ofConfig() {
 		switch {
@@ -156,7 +156,7 @@ func (q *Queue) Reset(ctx context.Context, name string) (Told, error) {
 }
 
 // ResetGroup gives a group the limits of a Config that were applied last, or removes its own if none were. It reports whether they are others than before.
-func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err error) {
+func (q *Settings) ResetGroup(ctx context.Context, group string) (changed bool, err error) {
 	r, err := q.limitGroup(ctx, group, "", "reset", q.Operator, "")
 	if err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (q *Queue) ResetGroup(ctx context.Context, group string) (changed bool, err
 	return r.Int(1) == 1, r.Err
 }
 
-func (q *Queue) tell(ctx context.Context, s *setting, told, verb, by string) (Told, error) {
+func (q *Settings) tell(ctx context.Context, s *setting, told, verb, by string) (Told, error) {
 	r, first, err := q.alter(ctx, s, told, verb, by)
 	if err != nil {
 		return Told{}, err
@@ -188,7 +188,7 @@ func (q *Queue) tell(ctx context.Context, s *setting, told, verb, by string) (To
 }
 
 // alter changes a setting, and what is remembered of it. It returns the reply, and the index in it of what told_reply returns.
-func (q *Queue) alter(ctx context.Context, s *setting, value, verb, by string) (r *scripts.Reply, first int, err error) {
+func (q *Settings) alter(ctx context.Context, s *setting, value, verb, by string) (r *scripts.Reply, first int, err error) {
 	if !s.bounds || verb == "tell" { // it mostly changes nothing, each minute: a script that looks at each session would be a waste
 		r, err = q.change(ctx, s.field, value, verb, by, s.bounds)
 		if err != nil || r.Int(0) != 3 {
