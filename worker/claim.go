@@ -112,7 +112,7 @@ func (cl *claimer) prepare() *call {
 				c.Address = s.address
 			}
 		}
-		c.Suspects, c.Hold = !s.barred && c.Want > 0, store.Apart(cl.q.w.cfg.SessionTTL)
+		c.Suspects, c.Apart = !s.barred && c.Want > 0, store.Apart(cl.q.w.cfg.SessionTTL)
 	}
 	if c.Want == 0 && len(c.Settle) == 0 && !d.probe {
 		return nil // the bound has no room

@@ -111,8 +111,8 @@ type ClaimRequest struct {
 	// registered to be woken. Leaving says that it needs no more wake-ups: one that it may have got is passed on.
 	Address string
 	Leaving bool
-	// Hold is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
-	Hold time.Duration
+	// Apart is for how long a suspect that runs keeps others out of the session; 0: for as long as it runs.
+	Apart time.Duration
 }
 
 // MaxBytes bounds the records in a call, in either direction, in bytes: they are read within a second
@@ -336,8 +336,8 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 	hold := int64(0)
 	if req.Suspects {
 		hold = longest.Microseconds()
-		if req.Hold > 0 {
-			hold = req.Hold.Microseconds()
+		if req.Apart > 0 {
+			hold = req.Apart.Microseconds()
 		}
 	}
 	args := scripts.Claim.Args(2*completed+3*notes+6*(len(req.Settle)-completed),

@@ -175,13 +175,13 @@ func testSuspectsApart(t *testing.T, r *rig) {
 	same(t, "crashes of suspects", reply.Deliveries[0].Job.Crashes, SuspectAt)
 
 	// When the first has run for long enough, others follow. The reply says when that will be.
-	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Hold: time.Minute})
+	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Apart: time.Minute})
 	equal(t, "claimed while they keep others out", ids(reply.Deliveries), []string{})
 	if reply.Next <= 50*time.Second || reply.Next > time.Minute {
 		t.Errorf("next in %v, want the time when another suspect may run", reply.Next)
 	}
 	r.later()
-	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Hold: time.Microsecond})
+	reply = r.call(ClaimRequest{Want: 5, Suspects: true, Apart: time.Microsecond})
 	equal(t, "claimed when they have run long enough", ids(reply.Deliveries), names[19:])
 	r.check()
 }
@@ -323,10 +323,10 @@ func testThirdCrash(t *testing.T, r *rig) {
 	r.crashed(3, "a", "b")
 	equal(t, "claimed", ids(r.claim(10)), []string{"a"})
 	equal(t, "claimed beside it", ids(r.claim(10)), []string{})
-	reply := r.call(ClaimRequest{Want: 10, Suspects: true, Hold: time.Hour})
+	reply := r.call(ClaimRequest{Want: 10, Suspects: true, Apart: time.Hour})
 	equal(t, "claimed while it keeps others out", ids(reply.Deliveries), []string{})
 	r.later()
-	reply = r.call(ClaimRequest{Want: 10, Suspects: true, Hold: time.Microsecond})
+	reply = r.call(ClaimRequest{Want: 10, Suspects: true, Apart: time.Microsecond})
 	equal(t, "claimed when it has run long enough", ids(reply.Deliveries), []string{"b"})
 }
 
@@ -362,7 +362,7 @@ func testLastCrash(t *testing.T, r *rig) {
 	r.open()
 	r.crashed(CrashLimit-1, "last")
 	r.suspects1("a", "b")
-	patient := ClaimRequest{Want: 10, Suspects: true, Hold: time.Microsecond}
+	patient := ClaimRequest{Want: 10, Suspects: true, Apart: time.Microsecond}
 	got := r.call(patient).Deliveries
 	equal(t, "claimed", ids(got), []string{"last"})
 	equal(t, "claimed beside it", ids(r.call(patient).Deliveries), []string{})
