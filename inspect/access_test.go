@@ -66,12 +66,12 @@ func TestSchedulerThatCancels(t *testing.T) {
 	s.must(err)
 	redistest.Eventually(t, func() bool { now, err := q.Now(ctx); return err == nil && now.After(begin) }, "the clock goes on")
 	enqueue("second")
-	if _, err := q.CancelOverlapped(ctx, "e"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+	if _, err := q.Cron().CancelOverlapped(ctx, "e"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("without the rights: %v", err)
 	}
 	s.one("first", signalbox.StateReady)
 	s.must(admin.Do(ctx, "ACL", "SETUSER", "producer", "+lpos", "+lrem").Err())
-	if n, err := q.CancelOverlapped(ctx, "e"); n != 1 || err != nil {
+	if n, err := q.Cron().CancelOverlapped(ctx, "e"); n != 1 || err != nil {
 		t.Errorf("with them: %d, %v", n, err)
 	}
 	s.one("first", signalbox.StateCancelled)

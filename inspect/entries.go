@@ -91,7 +91,7 @@ func (i *Inspector) Entries(ctx context.Context) ([]Entry, error) {
 		err := q.Site().CheckLayout(ctx)
 		var names []string
 		if err == nil {
-			names, err = q.EntryNames(ctx)
+			names, err = q.Cron().EntryNames(ctx)
 		}
 		if err == nil && len(names) > 0 {
 			var some []Entry
@@ -131,13 +131,13 @@ func (i *Inspector) Entry(ctx context.Context, queue, name string) (Entry, error
 //
 // The error wraps [ErrNoEntry] if no scheduler has described the entry, and [ErrNoQueue] if nobody has used the queue.
 func (i *Inspector) PauseEntry(ctx context.Context, queue, name string) (changed bool, err error) {
-	return i.changeEntry(ctx, queue, name, "pause", (*store.Queue).PauseEntry)
+	return i.changeEntry(ctx, queue, name, "pause", (*store.Cron).PauseEntry)
 }
 
 // ResumeEntry ends the pause of a cron entry. Its next tick enqueues a job again. changed is false if the entry was not paused. Errors
 // are those of [Inspector.PauseEntry].
 func (i *Inspector) ResumeEntry(ctx context.Context, queue, name string) (changed bool, err error) {
-	return i.changeEntry(ctx, queue, name, "resume", (*store.Queue).ResumeEntry)
+	return i.changeEntry(ctx, queue, name, "resume", (*store.Cron).ResumeEntry)
 }
 
 // ForgetEntry deletes what Redis has of a cron entry that no scheduler has any more: its description, its last tick, and its pause. Its
@@ -145,15 +145,15 @@ func (i *Inspector) ResumeEntry(ctx context.Context, queue, name string) (change
 // in the last three minutes that it has the entry, or if the entry has ticked in that time. The others are those of
 // [Inspector.PauseEntry].
 func (i *Inspector) ForgetEntry(ctx context.Context, queue, name string) error {
-	_, err := i.changeEntry(ctx, queue, name, "forget", (*store.Queue).ForgetEntry)
+	_, err := i.changeEntry(ctx, queue, name, "forget", (*store.Cron).ForgetEntry)
 	return err
 }
 
-func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, change func(*store.Queue, context.Context, string) (store.Verdict, error)) (bool, error) {
+func (i *Inspector) changeEntry(ctx context.Context, queue, name, verb string, change func(*store.Cron, context.Context, string) (store.Verdict, error)) (bool, error) {
 	if err := i.validEntry(queue, name); err != nil {
 		return false, err
 	}
-	verdict, err := change(i.store(queue), ctx, name)
+	verdict, err := change(i.store(queue).Cron(), ctx, name)
 	if err != nil {
 		return false, fmt.Errorf("inspect: %s cron entry %s of queue %s: %w", verb, name, queue, err)
 	}
@@ -184,7 +184,7 @@ func (i *Inspector) RunEntry(ctx context.Context, queue, name string) (id string
 		return "", err
 	}
 	id = store.NewID()
-	known, err := i.store(queue).RunEntry(ctx, name, id)
+	known, err := i.store(queue).Cron().RunEntry(ctx, name, id)
 	var unsure *store.UnsureError
 	var live *store.LiveError
 	switch {
@@ -215,7 +215,7 @@ func (i *Inspector) noEntry(ctx context.Context, queue, name string) error {
 	if err := i.known(ctx, queue); err != nil {
 		return err
 	}
-	names, err := i.store(queue).EntryNames(ctx)
+	names, err := i.store(queue).Cron().EntryNames(ctx)
 	if err != nil {
 		return fmt.Errorf("inspect: the cron entries of queue %s: %w", queue, err)
 	}
@@ -225,7 +225,7 @@ func (i *Inspector) noEntry(ctx context.Context, queue, name string) error {
 // entries returns those entries of a queue that are known.
 func (i *Inspector) entries(ctx context.Context, queue string, names []string) ([]Entry, error) {
 	q := i.store(queue)
-	found, err := q.Entries(ctx, names)
+	found, err := q.Cron().Entries(ctx, names)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ import (
 func announce(t *testing.T, q *store.Queue, name, spec, zone string) {
 	t.Helper()
 	n := store.NewNotice(store.Plan{Entry: name}, store.Description{Spec: spec, Zone: zone, Missed: "skip"}, &signalbox.Job{Kind: "task", Payload: []byte("{}"), MaxAttempts: 3}, false)
-	if err := q.Announce(t.Context(), []store.Notice{n}); err != nil {
+	if err := q.Cron().Announce(t.Context(), []store.Notice{n}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -93,7 +93,7 @@ func settingName(field string) string {
 
 // entriesReason says which cron entries keep a queue.
 func (i *Inspector) entriesReason(ctx context.Context, queue string) string {
-	names, err := i.store(queue).EntryNames(ctx)
+	names, err := i.store(queue).Cron().EntryNames(ctx)
 	if err != nil || len(names) == 0 {
 		return "ticks of cron entries that no scheduler has described: when no process has these entries any more, delete the queue's keys cron and entries"
 	}

@@ -239,14 +239,14 @@ func TestPauseOnRedis(t *testing.T) {
 	start()
 	start()
 	passes(1)
-	verdict(q.PauseEntry(ctx, "e"))
+	verdict(q.Cron().PauseEntry(ctx, "e"))
 	paused := now()
 	passes(1)
 	stop()
 	start()
 	passes(2)
 	passed, resumed := last(), now()
-	verdict(q.ResumeEntry(ctx, "e"))
+	verdict(q.Cron().ResumeEntry(ctx, "e"))
 	passes(2)
 	before, after := 0, 0
 	for _, job := range claimAll(t, q) {
@@ -294,7 +294,7 @@ func TestEntriesAreDescribed(t *testing.T) {
 		stop := run(t, s)
 		var entries []store.Entry
 		redistest.Eventually(t, func() bool {
-			entries, err = q.Entries(ctx, []string{"berlin", "plain", "zoned"})
+			entries, err = q.Cron().Entries(ctx, []string{"berlin", "plain", "zoned"})
 			return err == nil && len(entries) == 3
 		}, "the entries are described")
 		stop()
@@ -307,7 +307,7 @@ func TestEntriesAreDescribed(t *testing.T) {
 				t.Errorf("got %+v, want %+v", entries[i], want)
 			}
 		}
-		known, err := q.RunEntry(ctx, "berlin", "now")
+		known, err := q.Cron().RunEntry(ctx, "berlin", "now")
 		if sealed {
 			if !errors.Is(err, store.ErrSealed) {
 				t.Errorf("known %v, %v", known, err)

@@ -281,7 +281,7 @@ func TestAgendaIsFair(t *testing.T) {
 	}
 }
 
-var _ tickServer = (*store.Queue)(nil)
+var _ tickServer = (*store.Cron)(nil)
 
 // TestLateCallAfterTheClockWentBack: a call is given up, and the clock of its ticks went back since. Its entries then
 // tick by the new time.

@@ -102,7 +102,7 @@ func TestEveryTickOnce(t *testing.T) {
 	// All ticks of the last seconds come, too, before the processes end. They are compared up to the second before.
 	last := time.Now().Truncate(time.Second)
 	redistest.Eventually(t, func() bool {
-		planned, err := q.RegisterPlans(context.Background(), registrations(entries))
+		planned, err := q.Cron().RegisterPlans(context.Background(), registrations(entries))
 		for _, p := range planned {
 			if p.Last.Before(last) {
 				return false

@@ -34,7 +34,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	r := newRunner(s, func(queue string) tickServer {
 		q := store.New(s.rdb, s.namespace, queue)
 		s.unseen.add(q)
-		return q
+		return q.Cron()
 	})
 	queues := r.stores()
 	found, err := r.preflight(ctx, queues)
@@ -50,7 +50,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// tickServer is the part of a queue that a loop needs.
+// tickServer is the part of a store.Cron that a loop needs.
 type tickServer interface {
 	// Now returns the server's time.
 	Now(ctx context.Context) (time.Time, error)

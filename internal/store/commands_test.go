@@ -89,13 +89,13 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, here, err := r.Settings().Quiet(bg, "me", true); (err != nil || !here) && role == server.Operator {
 					t.Errorf("a quiet worker as %s: %v", name, err)
 				}
-				if names, err := r.EntryNames(bg); err != nil || len(names) == 0 && op.name != "forget an entry" {
+				if names, err := r.Cron().EntryNames(bg); err != nil || len(names) == 0 && op.name != "forget an entry" {
 					t.Errorf("the cron entries as %s: %v, %v", name, names, err)
 				}
-				if all, err := r.Entries(bg, []string{"old"}); err != nil || len(all) == 0 && op.name != "forget an entry" {
+				if all, err := r.Cron().Entries(bg, []string{"old"}); err != nil || len(all) == 0 && op.name != "forget an entry" {
 					t.Errorf("a cron entry as %s: %v, %v", name, all, err)
 				}
-				if known, err := r.RunEntry(bg, "old", "now"); role == server.Operator && (err != nil || !known && op.name != "forget an entry") {
+				if known, err := r.Cron().RunEntry(bg, "old", "now"); role == server.Operator && (err != nil || !known && op.name != "forget an entry") {
 					t.Errorf("to run a cron entry as %s: %v, %v", name, known, err)
 				}
 				if _, _, found, err := r.Looks().Show(bg, "f1"); err != nil || !found {

@@ -49,12 +49,12 @@ type Entry struct {
 const entriesPerCall = 250
 
 // EntryNames returns the names of the cron entries that schedulers have described, sorted.
-func (q *Queue) EntryNames(ctx context.Context) ([]string, error) {
+func (c *Cron) EntryNames(ctx context.Context) ([]string, error) {
 	names := make(map[string]bool) // a scan may return a field twice
 	for cursor := uint64(0); ; {
-		fields, next, err := q.rdb.HScan(ctx, q.keys.Entries, cursor, seenField+"*", 1000).Result()
+		fields, next, err := c.q.rdb.HScan(ctx, c.q.keys.Entries, cursor, seenField+"*", 1000).Result()
 		if err != nil {
-			return nil, q.badEntries(err)
+			return nil, c.badEntries(err)
 		}
 		for i := 0; i < len(fields); i += 2 { // names and values
 			names[strings.TrimPrefix(fields[i], seenField)] = true
@@ -66,7 +66,7 @@ func (q *Queue) EntryNames(ctx context.Context) ([]string, error) {
 }
 
 // Entries returns what Redis knows of cron entries. Those that no scheduler has described are left out.
-func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
+func (c *Cron) Entries(ctx context.Context, names []string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(names))
 	for some := range slices.Chunk(names, entriesPerCall) {
 		fields, pauses := make([]string, 0, 3*len(some)), make([]string, len(some))
@@ -75,18 +75,18 @@ func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
 			pauses[i] = pausedEntry + name
 		}
 		var described, last, paused *redis.SliceCmd
-		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			described, last, paused = p.HMGet(ctx, q.keys.Entries, fields...), p.HMGet(ctx, q.keys.Cron, some...), p.HMGet(ctx, q.keys.Settings, pauses...)
+		_, err := c.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			described, last, paused = p.HMGet(ctx, c.q.keys.Entries, fields...), p.HMGet(ctx, c.q.keys.Cron, some...), p.HMGet(ctx, c.q.keys.Settings, pauses...)
 			return nil
 		})
 		if err != nil {
-			return nil, q.badEntries(err)
+			return nil, c.badEntries(err)
 		}
 		if len(described.Val()) != len(fields) || len(last.Val()) != len(some) || len(paused.Val()) != len(some) {
 			return nil, errors.New("store: HMGET has returned another number of values than fields")
 		}
 		for i, name := range some {
-			e, known := q.entryOf(name, described.Val()[3*i:3*i+3], last.Val()[i], paused.Val()[i])
+			e, known := c.entryOf(name, described.Val()[3*i:3*i+3], last.Val()[i], paused.Val()[i])
 			if known {
 				entries = append(entries, e)
 			}
@@ -96,16 +96,16 @@ func (q *Queue) Entries(ctx context.Context, names []string) ([]Entry, error) {
 }
 
 // badEntries adds the keys to an error of Redis.
-func (q *Queue) badEntries(err error) error {
+func (c *Cron) badEntries(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("one of the keys %s, %s and %s is no hash; is another program writing to them? %w", q.keys.Entries, q.keys.Cron, q.keys.Settings, err)
+		return fmt.Errorf("one of the keys %s, %s and %s is no hash; is another program writing to them? %w", c.q.keys.Entries, c.q.keys.Cron, c.q.keys.Settings, err)
 	}
 	return err
 }
 
 // entryOf reads an entry from the values of its fields in the hashes entries, cron and settings. known is false if there is no
 // description.
-func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry, known bool) {
+func (c *Cron) entryOf(name string, described []any, last, paused any) (e Entry, known bool) {
 	spec, known := described[0].(string)
 	seen, _ := described[1].(string)
 	quiet, _ := described[2].(string)
@@ -117,7 +117,7 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 		e.Err = errors.Join(e.Err, fmt.Errorf("field %s of key %s: %s; is another program writing to it?", field, key, what))
 	}
 	if d, err := wire.DecodeEntry([]byte(spec)); err != nil {
-		bad(q.keys.Entries, specField+name, err.Error())
+		bad(c.q.keys.Entries, specField+name, err.Error())
 	} else {
 		e.Kind, e.Spec, e.Zone, e.Missed = d.Kind, d.Spec, d.Zone, d.Missed
 		e.Overlap, e.Jitter, e.Start, e.End = d.Overlap, d.Jitter, d.Start, d.End
@@ -131,18 +131,18 @@ func (q *Queue) entryOf(name string, described []any, last, paused any) (e Entry
 		return time.UnixMicro(us)
 	}
 	us, _, _ := strings.Cut(seen, " ")
-	e.Seen = number(q.keys.Entries, seenField+name, us)
+	e.Seen = number(c.q.keys.Entries, seenField+name, us)
 	if text, ok := last.(string); ok {
 		from, to, _ := strings.Cut(quiet, " ")
 		switch a, b := micros(text), micros(to); {
 		case quiet == "", to == "" && paused == nil, to != "" && a > b: // its job was enqueued
-			e.Last = number(q.keys.Cron, name, text)
+			e.Last = number(c.q.keys.Cron, name, text)
 		case from != "":
-			e.Last = number(q.keys.Entries, quietTicks+name, from)
+			e.Last = number(c.q.keys.Entries, quietTicks+name, from)
 		}
 	}
 	if text, ok := paused.(string); ok {
-		e.Paused, e.PausedSince = true, number(q.keys.Settings, pausedEntry+name, text)
+		e.Paused, e.PausedSince = true, number(c.q.keys.Settings, pausedEntry+name, text)
 	}
 	return e, true
 }
@@ -165,25 +165,25 @@ const (
 )
 
 // PauseEntry has the ticks of a cron entry pass without jobs.
-func (q *Queue) PauseEntry(ctx context.Context, name string) (Verdict, error) {
-	return q.changeEntry(ctx, name, "pause")
+func (c *Cron) PauseEntry(ctx context.Context, name string) (Verdict, error) {
+	return c.changeEntry(ctx, name, "pause")
 }
 
 // ResumeEntry ends the pause of a cron entry.
-func (q *Queue) ResumeEntry(ctx context.Context, name string) (Verdict, error) {
-	return q.changeEntry(ctx, name, "resume")
+func (c *Cron) ResumeEntry(ctx context.Context, name string) (Verdict, error) {
+	return c.changeEntry(ctx, name, "resume")
 }
 
 // ForgetEntry deletes what Redis has of a cron entry, unless a scheduler has the entry.
-func (q *Queue) ForgetEntry(ctx context.Context, name string) (Verdict, error) {
-	return q.changeEntry(ctx, name, "forget")
+func (c *Cron) ForgetEntry(ctx context.Context, name string) (Verdict, error) {
+	return c.changeEntry(ctx, name, "forget")
 }
 
-func (q *Queue) changeEntry(ctx context.Context, name, verb string) (Verdict, error) {
-	r, err := scripts.Entry.Run(ctx, q.rdb, scripts.Entry.Keys(&q.keys), scripts.Entry.Args(0,
+func (c *Cron) changeEntry(ctx context.Context, name, verb string) (Verdict, error) {
+	r, err := scripts.Entry.Run(ctx, c.q.rdb, scripts.Entry.Keys(&c.q.keys), scripts.Entry.Args(0,
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("entry", name), scripts.Arg("verb", verb), scripts.Arg("patience", NoticePatience.Microseconds())))
 	if err != nil {
-		return 0, q.badEntries(err)
+		return 0, c.badEntries(err)
 	}
 	if err := r.Status("ok", "unknown", "lives"); err != nil {
 		return 0, err
@@ -236,10 +236,10 @@ func readTemplate(text string) (class string, envelope []byte) {
 // RunEntry enqueues a job as a tick of the entry would, with the ID, due now. Its effect key is made from the ID. The entry's last tick
 // stays as it is, and its policy for jobs that overlap counts. known is false if no scheduler has described the entry. The error wraps
 // ErrSealed if Redis doesn't have the job. It is a LiveError if the policy leaves the job out, and an UnsureError if the job may be enqueued.
-func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
-	fields, err := q.rdb.HMGet(ctx, q.keys.Entries, specField+name, jobField+name).Result()
+func (c *Cron) RunEntry(ctx context.Context, name, id string) (known bool, err error) {
+	fields, err := c.q.rdb.HMGet(ctx, c.q.keys.Entries, specField+name, jobField+name).Result()
 	if err != nil {
-		return false, q.badEntries(err)
+		return false, c.badEntries(err)
 	}
 	if len(fields) < 2 || fields[0] == nil {
 		return false, nil
@@ -249,9 +249,9 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 		return true, ErrSealed
 	}
 	class, envelope := readTemplate(text)
-	job := &signalbox.Job{ID: id, Namespace: q.namespace, Queue: q.name}
+	job := &signalbox.Job{ID: id, Namespace: c.q.namespace, Queue: c.q.name}
 	if err := wire.Decode(newRecord(class, 0, 0, envelope), job); err != nil {
-		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, q.keys.Entries, err)
+		return true, fmt.Errorf("field %s of key %s holds no job: %w; is another program writing to it?", jobField+name, c.q.keys.Entries, err)
 	}
 	item, overlap := Item{id: id, class: class, envelope: envelope}, OverlapAllow
 	if spec, ok := fields[0].(string); ok {
@@ -262,21 +262,21 @@ func (q *Queue) RunEntry(ctx context.Context, name, id string) (known bool, err 
 	if overlap != OverlapAllow {
 		item.when = "&" + name + " " + string(overlap)
 	}
-	lane := q.NewLane()
+	lane := c.q.NewLane()
 	lane.Next()
-	fates, err := q.Enqueue(ctx, lane, []Item{item})
+	fates, err := c.q.Enqueue(ctx, lane, []Item{item})
 	if err == nil && fates.Anew() {
-		_ = q.Register(ctx) // for tools; a user may lack the right
+		_ = c.q.Register(ctx) // for tools; a user may lack the right
 	}
 	var refused redis.Error // before the first write, as this is the lane's first call
 	switch {
 	case err == nil && fates.Of(0) == Overlapped:
-		live, _ := q.EntryJobs(ctx, name) // they are for the error's text
+		live, _ := c.EntryJobs(ctx, name) // they are for the error's text
 		err = &LiveError{live}
 	case err == nil && fates.Of(0) == Full:
-		err = q.FullError(fates.Full())
+		err = c.q.FullError(fates.Full())
 	case err == nil && overlap == OverlapCancel:
-		if _, err = q.CancelOverlapped(ctx, name); err != nil {
+		if _, err = c.CancelOverlapped(ctx, name); err != nil {
 			err = &UnsureError{err}
 		}
 	case err == nil && !fates.Of(0).In():

@@ -32,7 +32,7 @@ func notice(name, spec, payload string) Notice {
 
 func (r *rig) entry(name string) Entry {
 	r.t.Helper()
-	all, err := r.Entries(bg, []string{name})
+	all, err := r.Cron().Entries(bg, []string{name})
 	r.must(err)
 	if len(all) != 1 {
 		r.t.Fatalf("%d entries %s", len(all), name)
@@ -70,15 +70,15 @@ func (r *rig) verdict(want Verdict) func(Verdict, error) {
 func testAnnounce(t *testing.T, r *rig) {
 	before, err := r.Now(bg)
 	r.must(err)
-	names, err := r.EntryNames(bg)
+	names, err := r.Cron().EntryNames(bg)
 	r.must(err)
 	same(t, "entries of a new queue", len(names), 0)
 	b, a := notice("b", "@daily", "1"), NewNotice(Plan{Entry: "a"}, Description{Spec: "0 9 * * *", Zone: "Europe/Berlin", Missed: "once"}, &signalbox.Job{Kind: "report"}, false)
-	r.must(r.Announce(bg, []Notice{b, a}))
-	names, err = r.EntryNames(bg)
+	r.must(r.Cron().Announce(bg, []Notice{b, a}))
+	names, err = r.Cron().EntryNames(bg)
 	r.must(err)
 	equal(t, "entries", names, []string{"a", "b"})
-	all, err := r.Entries(bg, []string{"a", "nobodys", "b"})
+	all, err := r.Cron().Entries(bg, []string{"a", "nobodys", "b"})
 	r.must(err)
 	same(t, "found", len(all), 2)
 	for i, want := range []Entry{
@@ -98,7 +98,7 @@ func testAnnounce(t *testing.T, r *rig) {
 	}
 
 	r.later()
-	lacking, err := r.Remind(bg, []Notice{b, a, notice("c", "@daily", "")})
+	lacking, err := r.Cron().Remind(bg, []Notice{b, a, notice("c", "@daily", "")})
 	r.must(err)
 	equal(t, "lacking", lacking, []string{"c"})
 	if got := r.entry("b"); !got.Seen.After(all[1].Seen) {
@@ -110,11 +110,11 @@ func testAnnounce(t *testing.T, r *rig) {
 // The scheduler that began last describes an entry, while it has it. Then another does.
 func testTwoAnnounce(t *testing.T, r *rig) {
 	older, newer := notice("e", "@daily", "1"), notice("e", "@hourly", "1")
-	r.must(r.Announce(bg, []Notice{older}))
-	r.must(r.Announce(bg, []Notice{newer}))
+	r.must(r.Cron().Announce(bg, []Notice{older}))
+	r.must(r.Cron().Announce(bg, []Notice{newer}))
 	remind := func(n Notice, want ...string) {
 		t.Helper()
-		lacking, err := r.Remind(bg, []Notice{n})
+		lacking, err := r.Cron().Remind(bg, []Notice{n})
 		r.must(err)
 		equal(t, "lacking", lacking, want)
 	}
@@ -132,12 +132,12 @@ func testTwoAnnounce(t *testing.T, r *rig) {
 		r.unseen("e", ago)
 		remind(older, "e")
 	}
-	r.must(r.Announce(bg, []Notice{older}))
+	r.must(r.Cron().Announce(bg, []Notice{older}))
 	remind(older)
 	same(t, "spec", r.entry("e").Spec, "@daily")
 
 	other := notice("e", "@daily", "2") // with other jobs
-	r.must(r.Announce(bg, []Notice{other}))
+	r.must(r.Cron().Announce(bg, []Notice{other}))
 	seen = r.entry("e").Seen
 	remind(older)
 	same(t, "when it was seen", r.entry("e").Seen, seen)
@@ -149,17 +149,17 @@ func testTwoAnnounce(t *testing.T, r *rig) {
 // The ticks of a paused entry pass without jobs, each once, and aren't made up for.
 func testPausedEntry(t *testing.T, r *rig) {
 	r.open()
-	r.must(r.Announce(bg, []Notice{notice("e", "@every 1s", "1"), notice("f", "@every 1s", "1")}))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@every 1s", "1"), notice("f", "@every 1s", "1")}))
 	now, err := r.Now(bg)
 	r.must(err)
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
 	same(t, "before", r.tick("e", at(-50), "e1"), PutIn)
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
 	first := r.entry("e")
 	if !first.Paused || first.PausedSince.Before(now) {
 		t.Errorf("it is paused: %v, since %v", first.Paused, first.PausedSince)
 	}
-	r.verdict(EntryAsItWas)(r.PauseEntry(bg, "e"))
+	r.verdict(EntryAsItWas)(r.Cron().PauseEntry(bg, "e"))
 	same(t, "since when", r.entry("e").PausedSince, first.PausedSince)
 
 	same(t, "while it is paused", r.tick("e", at(-40), "e2"), Passed)
@@ -173,8 +173,8 @@ func testPausedEntry(t *testing.T, r *rig) {
 		r.item("e5", When{At: at(-20), Entry: "e"}, 0), r.item("plain", When{}, 0), r.item("f2", When{At: at(-20), Entry: "f"}, 0),
 	), "p11")
 
-	r.verdict(EntryChanged)(r.ResumeEntry(bg, "e"))
-	r.verdict(EntryAsItWas)(r.ResumeEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().ResumeEntry(bg, "e"))
+	r.verdict(EntryAsItWas)(r.Cron().ResumeEntry(bg, "e"))
 	same(t, "paused", r.entry("e").Paused, false)
 	same(t, "the passed tick", r.tick("e", at(-20), "e5x"), Taken)
 	same(t, "the next one", r.tick("e", at(-10), "e6"), PutIn)
@@ -183,7 +183,7 @@ func testPausedEntry(t *testing.T, r *rig) {
 
 // The last tick of an entry is the last that had a job, not one that passed in a pause.
 func testLastOfPaused(t *testing.T, r *rig) {
-	r.must(r.Announce(bg, []Notice{notice("e", "@every 1s", "1")}))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@every 1s", "1")}))
 	now, err := r.Now(bg)
 	r.must(err)
 	at := func(ms int) time.Time {
@@ -195,8 +195,8 @@ func testLastOfPaused(t *testing.T, r *rig) {
 			t.Errorf("%s: the last tick is %v, want %v (%v)", what, got.Last, want, got.Err)
 		}
 	}
-	pause := func() { t.Helper(); r.verdict(EntryChanged)(r.PauseEntry(bg, "e")) }
-	resume := func() { t.Helper(); r.verdict(EntryChanged)(r.ResumeEntry(bg, "e")) }
+	pause := func() { t.Helper(); r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e")) }
+	resume := func() { t.Helper(); r.verdict(EntryChanged)(r.Cron().ResumeEntry(bg, "e")) }
 	last("at first", time.Time{})
 	pause()
 	resume()
@@ -226,19 +226,19 @@ func testLastOfPaused(t *testing.T, r *rig) {
 }
 
 func testForgetEntry(t *testing.T, r *rig) {
-	r.must(r.Announce(bg, []Notice{notice("e", "@every 1s", "1"), notice("f", "@daily", "1")}))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@every 1s", "1"), notice("f", "@daily", "1")}))
 	now, err := r.Now(bg)
 	r.must(err)
 	same(t, "a tick", r.tick("e", now, "e1"), PutIn)
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
 	before := r.dump()
-	r.verdict(EntryLives)(r.ForgetEntry(bg, "e"))
+	r.verdict(EntryLives)(r.Cron().ForgetEntry(bg, "e"))
 	r.unchanged("an entry that a scheduler has", before)
 	r.unseen("e", NoticePatience+time.Minute)
 	r.ticked("e", NoticePatience+time.Minute)
-	r.verdict(EntryChanged)(r.ForgetEntry(bg, "e"))
-	r.verdict(EntryUnknown)(r.ForgetEntry(bg, "e"))
-	names, err := r.EntryNames(bg)
+	r.verdict(EntryChanged)(r.Cron().ForgetEntry(bg, "e"))
+	r.verdict(EntryUnknown)(r.Cron().ForgetEntry(bg, "e"))
+	names, err := r.Cron().EntryNames(bg)
 	r.must(err)
 	equal(t, "entries", names, []string{"f"})
 	same(t, "fields", r.rdb.HLen(bg, r.keys.Entries).Val(), 3)
@@ -250,8 +250,8 @@ func testForgetEntry(t *testing.T, r *rig) {
 // An entry that still ticks is kept, also if its scheduler can't say that it has the entry. Else a tick would fire twice, and a pause
 // would end.
 func testForgetTickingEntry(t *testing.T, r *rig) {
-	r.must(r.Announce(bg, []Notice{notice("e", "@every 1s", "1")}))
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@every 1s", "1")}))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
 	now, err := r.Now(bg)
 	r.must(err)
 	same(t, "a tick", r.tick("e", now, "e1"), Passed)
@@ -264,12 +264,12 @@ func testForgetTickingEntry(t *testing.T, r *rig) {
 		for _, ago := range []time.Duration{0, NoticePatience - time.Minute, time.Minute - NoticePatience} {
 			r.ticked("e", ago)
 			before := r.dump()
-			r.verdict(EntryLives)(r.ForgetEntry(bg, "e"))
+			r.verdict(EntryLives)(r.Cron().ForgetEntry(bg, "e"))
 			r.unchanged("an entry that ticks", before)
 		}
 	}
 	r.ticked("e", -time.Hour) // the clock was wrong then
-	r.verdict(EntryChanged)(r.ForgetEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().ForgetEntry(bg, "e"))
 }
 
 func testRunEntry(t *testing.T, r *rig) {
@@ -277,14 +277,14 @@ func testRunEntry(t *testing.T, r *rig) {
 	template := &signalbox.Job{
 		Kind: "digest", Payload: []byte(`{"n":1}`), Headers: map[string]string{"tenant": "acme"}, Priority: signalbox.PriorityHigh, MaxAttempts: 3, Timeout: time.Minute,
 	}
-	r.must(r.Announce(bg, []Notice{NewNotice(Plan{Entry: "e"}, Description{Spec: "@daily", Zone: "UTC"}, template, false), NewNotice(Plan{Entry: "sealed"}, Description{Spec: "@daily", Zone: "UTC"}, template, true)}))
+	r.must(r.Cron().Announce(bg, []Notice{NewNotice(Plan{Entry: "e"}, Description{Spec: "@daily", Zone: "UTC"}, template, false), NewNotice(Plan{Entry: "sealed"}, Description{Spec: "@daily", Zone: "UTC"}, template, true)}))
 	now, err := r.Now(bg)
 	r.must(err)
 	same(t, "a tick", r.tick("e", now, "e1"), PutIn)
 	r.claim(1)
 	marks := r.rdb.HGetAll(bg, r.keys.Cron).Val()
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
-	known, err := r.RunEntry(bg, "e", "now1")
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
+	known, err := r.Cron().RunEntry(bg, "e", "now1")
 	if !known || err != nil {
 		t.Fatalf("known %v, %v", known, err)
 	}
@@ -298,13 +298,13 @@ func testRunEntry(t *testing.T, r *rig) {
 		t.Errorf("it was scheduled at %v, enqueued at %v", got.ScheduledAt, got.EnqueuedAt)
 	}
 	before := r.dump()
-	if known, err := r.RunEntry(bg, "sealed", "now2"); !known || !errors.Is(err, ErrSealed) {
+	if known, err := r.Cron().RunEntry(bg, "sealed", "now2"); !known || !errors.Is(err, ErrSealed) {
 		t.Errorf("an entry whose jobs are encoded: %v, %v", known, err)
 	}
-	if known, err := r.RunEntry(bg, "nobodys", "now2"); known || err != nil {
+	if known, err := r.Cron().RunEntry(bg, "nobodys", "now2"); known || err != nil {
 		t.Errorf("an unknown entry: %v, %v", known, err)
 	}
-	if known, err := r.RunEntry(bg, "e", "now1"); !known || err == nil || !strings.Contains(err.Error(), "now1") {
+	if known, err := r.Cron().RunEntry(bg, "e", "now1"); !known || err == nil || !strings.Contains(err.Error(), "now1") {
 		t.Errorf("with the ID of a live job: %v, %v", known, err)
 	}
 	for key, was := range before {
@@ -317,31 +317,31 @@ func testRunEntry(t *testing.T, r *rig) {
 func testUnknownEntry(t *testing.T, r *rig) {
 	r.layout(layout.Protocol)
 	before := r.dump()
-	r.verdict(EntryUnknown)(r.PauseEntry(bg, "e"))
-	r.verdict(EntryUnknown)(r.ResumeEntry(bg, "e"))
-	r.verdict(EntryUnknown)(r.ForgetEntry(bg, "e"))
+	r.verdict(EntryUnknown)(r.Cron().PauseEntry(bg, "e"))
+	r.verdict(EntryUnknown)(r.Cron().ResumeEntry(bg, "e"))
+	r.verdict(EntryUnknown)(r.Cron().ForgetEntry(bg, "e"))
 	r.unchanged("an unknown entry", before)
 	// The description was lost, and the pause wasn't.
-	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
 	r.must(r.rdb.Del(bg, r.keys.Entries).Err())
-	r.verdict(EntryChanged)(r.ResumeEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().ResumeEntry(bg, "e"))
 	r.unchanged("a pause without a description", before)
 }
 
 // Garbage in the hashes is reported with the name of its key and field. Other entries are read, and garbage can be replaced.
 func testGarbageEntry(t *testing.T, r *rig) {
 	good := notice("good", "@daily", "1")
-	r.must(r.Announce(bg, []Notice{good}))
+	r.must(r.Cron().Announce(bg, []Notice{good}))
 	for _, c := range []struct{ key, field, value string }{
 		{r.keys.Entries, specField + "e", "garbage"},
 		{r.keys.Entries, seenField + "e", "garbage"},
 		{r.keys.Cron, "e", "garbage"},
 		{r.keys.Settings, pausedEntry + "e", "garbage"},
 	} {
-		r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
+		r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
 		r.must(r.rdb.HSet(bg, c.key, c.field, c.value).Err())
-		all, err := r.Entries(bg, []string{"e", "good"})
+		all, err := r.Cron().Entries(bg, []string{"e", "good"})
 		if err != nil || len(all) != 2 || all[1].Err != nil {
 			t.Fatalf("with %s: %+v, %v", c.field, all, err)
 		}
@@ -353,18 +353,18 @@ func testGarbageEntry(t *testing.T, r *rig) {
 	}
 	for _, value := range []string{"x", "1", "1garbage", "9\x0a\x01k"} {
 		r.must(r.rdb.HSet(bg, r.keys.Entries, jobField+"e", value).Err())
-		if known, err := r.RunEntry(bg, "e", "now"); !known || err == nil || !strings.Contains(err.Error(), r.keys.Entries) || !strings.Contains(err.Error(), "job:e") {
+		if known, err := r.Cron().RunEntry(bg, "e", "now"); !known || err == nil || !strings.Contains(err.Error(), r.keys.Entries) || !strings.Contains(err.Error(), "job:e") {
 			t.Errorf("with the job %q: %v, %v", value, known, err)
 		}
 	}
 	same(t, "ready", r.counts().Ready, 0)
 	r.must(r.rdb.HSet(bg, r.keys.Entries, quietTicks+"e", "garbage", seenField+"e", "garbage").Err())
-	lacking, err := r.Remind(bg, []Notice{notice("e", "@daily", "1")})
+	lacking, err := r.Cron().Remind(bg, []Notice{notice("e", "@daily", "1")})
 	r.must(err)
 	equal(t, "lacking", lacking, []string{"e"})
-	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
-	r.verdict(EntryChanged)(r.ResumeEntry(bg, "e"))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
+	r.verdict(EntryChanged)(r.Cron().ResumeEntry(bg, "e"))
 	if e := r.entry("e"); e.Err != nil {
 		t.Errorf("when it is mended: %v", e.Err)
 	}
@@ -375,10 +375,10 @@ func testAnnounceOutdated(t *testing.T, r *rig) {
 	r.must(r.rdb.HSet(bg, r.keys.Settings, "layout", layout.Protocol+1).Err())
 	before := r.dump()
 	notices := []Notice{notice("e", "@daily", "1")}
-	if err := r.Announce(bg, notices); !errors.Is(err, signalbox.ErrOutdated) {
+	if err := r.Cron().Announce(bg, notices); !errors.Is(err, signalbox.ErrOutdated) {
 		t.Errorf("Announce: %v", err)
 	}
-	if _, err := r.Remind(bg, notices); !errors.Is(err, signalbox.ErrOutdated) {
+	if _, err := r.Cron().Remind(bg, notices); !errors.Is(err, signalbox.ErrOutdated) {
 		t.Errorf("Remind: %v", err)
 	}
 	r.unchanged("a call that is too old", before)
@@ -391,10 +391,10 @@ func TestEntriesOfTheWrongType(t *testing.T) {
 	r := onShared(t)
 	r.must(r.rdb.Set(bg, r.keys.Entries, "x", 0).Err())
 	for what, call := range map[string]func() error{
-		"names":  func() error { _, err := r.EntryNames(bg); return err },
-		"read":   func() error { _, err := r.Entries(bg, []string{"e"}); return err },
-		"pause":  func() error { _, err := r.PauseEntry(bg, "e"); return err },
-		"run it": func() error { _, err := r.RunEntry(bg, "e", "now"); return err },
+		"names":  func() error { _, err := r.Cron().EntryNames(bg); return err },
+		"read":   func() error { _, err := r.Cron().Entries(bg, []string{"e"}); return err },
+		"pause":  func() error { _, err := r.Cron().PauseEntry(bg, "e"); return err },
+		"run it": func() error { _, err := r.Cron().RunEntry(bg, "e", "now"); return err },
 	} {
 		if err := call(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.Contains(err.Error(), r.keys.Entries) {
 			t.Errorf("%s: %v", what, err)
@@ -408,8 +408,8 @@ func TestEntriesOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
 	r := newQueue(t, srv.Client())
-	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "e"))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "e"))
 	want := r.entry("e")
 	srv.Kill()
 	srv.Restart()
@@ -430,13 +430,13 @@ func TestManyEntries(t *testing.T) {
 	}
 	for len(all) > 0 {
 		n := min(len(all), MaxNotices)
-		r.must(r.Announce(bg, all[:n]))
+		r.must(r.Cron().Announce(bg, all[:n]))
 		all = all[n:]
 	}
-	names, err := r.EntryNames(bg)
+	names, err := r.Cron().EntryNames(bg)
 	r.must(err)
 	equal(t, "names", names, want)
-	entries, err := r.Entries(bg, names)
+	entries, err := r.Cron().Entries(bg, names)
 	r.must(err)
 	same(t, "entries", len(entries), len(want))
 	for i := range entries {

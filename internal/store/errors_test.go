@@ -311,41 +311,41 @@ func operations() []operation {
 			return err
 		}},
 		{name: "plan", unread: counters, call: func(r *rig, _ []Delivery) error {
-			planned, err := r.RegisterPlans(bg, []Registration{{Plan: NewPlan("planned", "@daily")}})
+			planned, err := r.Cron().RegisterPlans(bg, []Registration{{Plan: NewPlan("planned", "@daily")}})
 			if err == nil && (!planned[0].InForce || planned[0].Since.IsZero()) {
 				return fmt.Errorf("%+v", planned)
 			}
 			return err
 		}},
 		{name: "announce", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if err := r.Announce(bg, []Notice{notice("other", "@daily", "1")}); err != nil {
+			if err := r.Cron().Announce(bg, []Notice{notice("other", "@daily", "1")}); err != nil {
 				return err
 			}
-			lacking, err := r.Remind(bg, []Notice{notice("other", "@daily", "1")})
+			lacking, err := r.Cron().Remind(bg, []Notice{notice("other", "@daily", "1")})
 			if err == nil && len(lacking) > 0 {
 				return fmt.Errorf("%v lacks", lacking)
 			}
 			return err
 		}},
 		{name: "pause an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
-			got, err := r.PauseEntry(bg, "old")
+			got, err := r.Cron().PauseEntry(bg, "old")
 			if err == nil && got == EntryUnknown {
 				return errors.New("it is unknown")
 			}
 			return err
 		}},
 		{name: "resume an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
-			if _, err := r.PauseEntry(bg, "old"); err != nil {
+			if _, err := r.Cron().PauseEntry(bg, "old"); err != nil {
 				return err
 			}
-			got, err := r.ResumeEntry(bg, "old")
+			got, err := r.Cron().ResumeEntry(bg, "old")
 			if err == nil && got != EntryChanged {
 				return fmt.Errorf("got %v", got)
 			}
 			return err
 		}},
 		{name: "forget an entry", unread: counters, call: func(r *rig, _ []Delivery) error {
-			_, err := r.ForgetEntry(bg, "old")
+			_, err := r.Cron().ForgetEntry(bg, "old")
 			return err
 		}},
 		act("cancel a job that waits", CancelJobs("why"), "ready2", signalbox.StateReady, signalbox.StateCancelled),
@@ -592,7 +592,7 @@ func (r *rig) furnish() []Delivery {
 	r.put("f1", "f2", "ready1", "ready2", "ready3")
 	r.enqueued(r.item("due", When{After: time.Hour}, 0))
 	r.must(r.rdb.HSet(bg, r.keys.Cron, "entry", 1, "old", 1).Err())
-	r.must(r.Announce(bg, []Notice{notice("old", "@daily", "1")}))
+	r.must(r.Cron().Announce(bg, []Notice{notice("old", "@daily", "1")}))
 	r.unseen("old", time.Hour)
 	got := r.claim(2)
 	equal(r.t, "in flight", ids(got), []string{"f1", "f2"})

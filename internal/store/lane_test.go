@@ -40,7 +40,7 @@ func testEnqueueOlder(t *testing.T, r *rig) {
 	if _, err := r.Enqueue(bg, older, []Item{r.item("c", When{}, 0)}); !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older call: %v", err)
 	}
-	if _, err := r.EnqueueTicks(bg, older, []Item{r.item("c", When{At: time.Unix(1, 0), Entry: "e"}, 0)}, Reckoning{}); !errors.Is(err, scripts.ErrStale) {
+	if _, err := r.Cron().EnqueueTicks(bg, older, []Item{r.item("c", When{At: time.Unix(1, 0), Entry: "e"}, 0)}, Reckoning{}); !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older tick: %v", err)
 	}
 	r.unchanged("an older call", before)

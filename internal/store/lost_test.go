@@ -64,7 +64,7 @@ func ticks(r *rig, now time.Time, note func(string, ...any)) {
 	for i, at := range []time.Duration{-20 * time.Millisecond, -10 * time.Millisecond, -10 * time.Millisecond, -20 * time.Millisecond, time.Hour} {
 		r.producer.Next()
 		tick := now.Add(at)
-		fates, err := r.EnqueueTicks(bg, r.producer, []Item{r.item(fmt.Sprint("t", i), When{At: tick, Entry: "entry"}, 0)}, Reckoning{})
+		fates, err := r.Cron().EnqueueTicks(bg, r.producer, []Item{r.item(fmt.Sprint("t", i), When{At: tick, Entry: "entry"}, 0)}, Reckoning{})
 		r.must(err)
 		note("tick %d: %c", i, fates.Of(0))
 	}

@@ -65,19 +65,19 @@ func (n *Notice) Size() int {
 
 // Announce describes entries, at most MaxNotices of them, in place of what was described before. It registers the queue, too, so that
 // tools find it.
-func (q *Queue) Announce(ctx context.Context, notices []Notice) error {
-	_ = q.Register(ctx) // the user may lack the right to that key
-	_, err := q.announce(ctx, notices, true)
+func (c *Cron) Announce(ctx context.Context, notices []Notice) error {
+	_ = c.q.Register(ctx) // the user may lack the right to that key
+	_, err := c.announce(ctx, notices, true)
 	return err
 }
 
 // Remind says that the caller still has entries, at most MaxNotices of them. It returns the names of those that the caller must
 // announce: Redis has no description of them, or one of a scheduler that has gone.
-func (q *Queue) Remind(ctx context.Context, notices []Notice) (lacking []string, err error) {
-	return q.announce(ctx, notices, false)
+func (c *Cron) Remind(ctx context.Context, notices []Notice) (lacking []string, err error) {
+	return c.announce(ctx, notices, false)
 }
 
-func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lacking []string, err error) {
+func (c *Cron) announce(ctx context.Context, notices []Notice, whole bool) (lacking []string, err error) {
 	args := scripts.Announce.Args(5*len(notices), scripts.Arg("protocol", layout.Protocol), scripts.Arg("patience", NoticePatience.Microseconds()))
 	for i := range notices {
 		n := &notices[i]
@@ -87,7 +87,7 @@ func (q *Queue) announce(ctx context.Context, notices []Notice, whole bool) (lac
 			args = append(args, n.plan.Entry, n.plan.Digest, n.digest, "", "")
 		}
 	}
-	r, err := scripts.Announce.Run(ctx, q.rdb, scripts.Announce.Keys(&q.keys), args)
+	r, err := scripts.Announce.Run(ctx, c.q.rdb, scripts.Announce.Keys(&c.q.keys), args)
 	if err != nil {
 		return nil, err
 	}

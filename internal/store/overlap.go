@@ -58,10 +58,10 @@ func (e *LiveError) Error() string {
 const entryJobs = "jobs "
 
 // EntryJobs returns the newest jobs of a cron entry that has a policy other than OverlapAllow, at most eight: the newest first. Some may have ended.
-func (q *Queue) EntryJobs(ctx context.Context, entry string) ([]string, error) {
-	list, err := q.rdb.HGet(ctx, q.keys.Cron, entryJobs+entry).Result()
+func (c *Cron) EntryJobs(ctx context.Context, entry string) ([]string, error) {
+	list, err := c.q.rdb.HGet(ctx, c.q.keys.Cron, entryJobs+entry).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		scripts.SeekMaster(ctx, q.rdb, err)
+		scripts.SeekMaster(ctx, c.q.rdb, err)
 		return nil, err
 	}
 	return strings.Fields(list), nil
@@ -69,13 +69,13 @@ func (q *Queue) EntryJobs(ctx context.Context, entry string) ([]string, error) {
 
 // CancelOverlapped cancels the jobs of a cron entry except the newest, those of them that are live. It may be called again. It returns how many
 // were live.
-func (q *Queue) CancelOverlapped(ctx context.Context, entry string) (live int, err error) {
-	ids, err := q.EntryJobs(ctx, entry)
+func (c *Cron) CancelOverlapped(ctx context.Context, entry string) (live int, err error) {
+	ids, err := c.EntryJobs(ctx, entry)
 	if err != nil || len(ids) < 2 {
 		return 0, err
 	}
 	a := CancelJobs("a later job of the cron entry " + entry + " has replaced it").Of(append(waiting[:2:2], signalbox.StateRunning)...)
-	answers, err := q.Do(ctx, a, ids[1:])
+	answers, err := c.q.Do(ctx, a, ids[1:])
 	for _, a := range answers {
 		if a.Acted == Done {
 			live++

@@ -81,7 +81,7 @@ func (m *metronome) tick(id string) Fate {
 
 func (m *metronome) jobs() string {
 	m.r.t.Helper()
-	jobs, err := m.r.EntryJobs(bg, m.plan.Entry)
+	jobs, err := m.r.Cron().EntryJobs(bg, m.plan.Entry)
 	m.r.must(err)
 	return strings.Join(jobs, " ")
 }
@@ -169,10 +169,10 @@ func testOverlapQueue(t *testing.T, r *rig) {
 	now := r.metronome("now", OverlapQueue)
 	now.group = "n"
 	job := &signalbox.Job{Kind: "digest", Group: "n", Serial: true}
-	r.must(r.Announce(bg, []Notice{NewNotice(Plan{Entry: "now"}, Description{Spec: "@daily", Zone: "UTC", Overlap: "queue"}, job, false)}))
-	_, err := r.RunEntry(bg, "now", "n1")
+	r.must(r.Cron().Announce(bg, []Notice{NewNotice(Plan{Entry: "now"}, Description{Spec: "@daily", Zone: "UTC", Overlap: "queue"}, job, false)}))
+	_, err := r.Cron().RunEntry(bg, "now", "n1")
 	r.must(err)
-	if _, err := r.RunEntry(bg, "now", "n2"); err == nil || !strings.Contains(err.Error(), "n1") {
+	if _, err := r.Cron().RunEntry(bg, "now", "n2"); err == nil || !strings.Contains(err.Error(), "n1") {
 		t.Errorf("a second one that is run now: %v", err)
 	}
 	same(t, "a tick while it waits", now.tick("n3"), Overlapped)
@@ -200,19 +200,19 @@ func testOverlapCancel(t *testing.T, r *rig) {
 	d := r.claim(1)
 	same(t, "while its job runs", m.tick("e2"), PutIn)
 	same(t, "the newest stands first", m.jobs(), "e2 e1")
-	n, err := r.CancelOverlapped(bg, "e")
+	n, err := r.Cron().CancelOverlapped(bg, "e")
 	r.must(err)
 	same(t, "cancelled", n, 1)
 	marks, err := r.Cancelled(bg, map[string]int64{"e1": d[0].Job.Token})
 	r.must(err)
 	same(t, "marks of its deliveries", len(marks), 1)
 	before := r.dump()
-	_, err = r.CancelOverlapped(bg, "e")
+	_, err = r.Cron().CancelOverlapped(bg, "e")
 	r.must(err)
 	r.unchanged("the same again", before)
 	same(t, "while one waits and one runs", m.tick("e3"), PutIn)
 	same(t, "all that are live", m.jobs(), "e3 e2 e1")
-	_, err = r.CancelOverlapped(bg, "e") // by a scheduler that did not enqueue the tick
+	_, err = r.Cron().CancelOverlapped(bg, "e") // by a scheduler that did not enqueue the tick
 	r.must(err)
 	r.settled(settlement(d[0], Completed))
 	got := r.claim(10)
@@ -244,16 +244,16 @@ func testOverlapNotTaken(t *testing.T, r *rig) {
 	r.open()
 	c := r.metronome("c", OverlapCancel)
 	same(t, "the first tick", c.tick("c1"), PutIn)
-	r.must(r.Announce(bg, []Notice{notice("c", "@daily", "")}))
-	r.verdict(EntryChanged)(r.PauseEntry(bg, "c"))
+	r.must(r.Cron().Announce(bg, []Notice{notice("c", "@daily", "")}))
+	r.verdict(EntryChanged)(r.Cron().PauseEntry(bg, "c"))
 	same(t, "while the entry is paused", c.tick("c2"), Passed)
 	same(t, "its jobs", c.jobs(), "c1")
-	r.verdict(EntryChanged)(r.ResumeEntry(bg, "c"))
+	r.verdict(EntryChanged)(r.Cron().ResumeEntry(bg, "c"))
 	other := r.metronome("c", OverlapSkip)
 	same(t, "of the older version", c.tick("c3"), Superseded)
 	same(t, "of the newer version, while a job of the older is live", other.tick("c4"), Overlapped)
 	same(t, "its jobs", c.jobs(), "c1")
-	n, err := r.CancelOverlapped(bg, "c")
+	n, err := r.Cron().CancelOverlapped(bg, "c")
 	r.must(err)
 	same(t, "to be cancelled", n, 0)
 }
@@ -264,10 +264,10 @@ func testOverlapRun(t *testing.T, r *rig) {
 	for _, how := range []Overlap{OverlapSkip, OverlapCancel} {
 		name := "e" + string(how)
 		n := NewNotice(Plan{Entry: name}, Description{Spec: "@daily", Zone: "UTC", Overlap: how.String()}, &signalbox.Job{Kind: "digest"}, false)
-		r.must(r.Announce(bg, []Notice{n}))
+		r.must(r.Cron().Announce(bg, []Notice{n}))
 		m := r.metronome(name, how)
 		last := r.planned(m.plan)[0].Last
-		_, err := r.RunEntry(bg, name, name+"-1")
+		_, err := r.Cron().RunEntry(bg, name, name+"-1")
 		r.must(err)
 		same(t, "its jobs", m.jobs(), name+"-1")
 		same(t, "the last tick", r.planned(m.plan)[0].Last, last)
@@ -277,7 +277,7 @@ func testOverlapRun(t *testing.T, r *rig) {
 		}
 		same(t, "a tick after that", m.tick(name+"-2"), fate)
 		same(t, "jobs", m.jobs(), want)
-		_, err = r.RunEntry(bg, name, name+"-3")
+		_, err = r.Cron().RunEntry(bg, name, name+"-3")
 		if live, is := err.(*LiveError); is != (how == OverlapSkip) || is && strings.Join(live.IDs, " ") != name+"-1" || !is && err != nil {
 			t.Errorf("%s runs again: %v", name, err)
 		}

@@ -179,7 +179,7 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 		for cursor := uint64(0); ; {
 			fields, next, err := q.rdb.HScan(ctx, hash.key, cursor, hash.pattern, 1000).Result()
 			if err != nil {
-				return false, q.badEntries(err)
+				return false, q.Cron().badEntries(err)
 			}
 			for i := 0; i < len(fields); i += 2 { // names and values
 				if name := strings.TrimPrefix(fields[i], hash.before); !strings.Contains(name, " ") {
@@ -200,7 +200,7 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 			return nil
 		})
 		if err != nil {
-			return false, q.badEntries(err)
+			return false, q.Cron().badEntries(err)
 		}
 		var text []string
 		for _, v := range slices.Concat(ticks.Val(), paused.Val(), described.Val()) {

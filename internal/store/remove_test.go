@@ -131,9 +131,9 @@ func TestRemoveRefused(t *testing.T) {
 			name: "tick", do: func(r *rig) { r.must(r.rdb.HSet(bg, r.keys.Cron, "e", 1).Err()) }, want: KeptByEntries,
 			gone: func(r *rig) { r.must(r.rdb.Del(bg, r.keys.Cron).Err()) },
 		},
-		{name: "entry", do: func(r *rig) { r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")})) }, want: KeptByEntries, gone: func(r *rig) {
+		{name: "entry", do: func(r *rig) { r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")})) }, want: KeptByEntries, gone: func(r *rig) {
 			r.unseen("e", time.Hour)
-			_, err := r.ForgetEntry(bg, "e")
+			_, err := r.Cron().ForgetEntry(bg, "e")
 			r.must(err)
 		}},
 		{name: "paused entry", do: func(r *rig) { r.setting(pausedEntry+"e", "") }, want: KeptByEntries},
@@ -440,8 +440,8 @@ func TestAnewIsListed(t *testing.T) {
 		t.Parallel()
 		r := newQueue(t, rdb)
 		for range 2 {
-			r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
-			_, err := r.RunEntry(bg, "e", NewID())
+			r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
+			_, err := r.Cron().RunEntry(bg, "e", NewID())
 			r.must(err)
 			same(t, "listed", r.isListed(), true)
 			gone(t, r)

@@ -391,8 +391,8 @@ func testRetainOfAnEntry(t *testing.T, r *rig) {
 	for _, d := range []time.Duration{0, time.Hour, signalbox.RetainNone} {
 		job := &signalbox.Job{Kind: "k", Payload: []byte(`{"a":1}`), Priority: signalbox.PriorityHigh, Retain: d, Group: "a", Serial: d > 0}
 		n := NewNotice(NewPlan("e", "plan"), Description{Spec: "@daily", Zone: "UTC"}, job, false)
-		r.must(r.Announce(bg, []Notice{n}))
-		known, err := r.RunEntry(bg, "e", fmt.Sprint("run", d))
+		r.must(r.Cron().Announce(bg, []Notice{n}))
+		known, err := r.Cron().RunEntry(bg, "e", fmt.Sprint("run", d))
 		r.must(err)
 		same(t, "known", known, true)
 		got := r.one().Job
@@ -402,7 +402,7 @@ func testRetainOfAnEntry(t *testing.T, r *rig) {
 	}
 	for _, strange := range []string{"1+", "1+\x02", "1+\x02\x00\x08", "1+\x00\x00\x00\n\x01k", "1+\x02\xff\xff\n\x01k"} {
 		r.must(r.rdb.HSet(bg, r.keys.Entries, "job:e", strange).Err())
-		if _, err := r.RunEntry(bg, "e", "strange"); err == nil || !strings.Contains(err.Error(), "holds no job") {
+		if _, err := r.Cron().RunEntry(bg, "e", "strange"); err == nil || !strings.Contains(err.Error(), "holds no job") {
 			t.Errorf("%q: %v", strange, err)
 		}
 	}

@@ -132,11 +132,11 @@ func TestStandIn(t *testing.T) {
 			c.before()
 		}
 		r.producer.Next()
-		real, err := r.EnqueueTicks(bg, r.producer, c.items, c.by)
+		real, err := r.Cron().EnqueueTicks(bg, r.producer, c.items, c.by)
 		r.must(err)
 		lane := q.NewLane()
 		lane.Next()
-		got, err := q.EnqueueTicks(bg, lane, c.items, c.by)
+		got, err := q.Cron().EnqueueTicks(bg, lane, c.items, c.by)
 		r.must(err)
 		if got.list != c.want || real.list != c.want {
 			t.Errorf("%s: %s, and %s on a server; want %s", c.name, got.list, real.list, c.want)
@@ -149,13 +149,13 @@ func TestStandIn(t *testing.T) {
 		}
 	}
 
-	r.must(q.Announce(bg, []Notice{notice("e", "@daily", "1")}))
-	if lacking, err := q.Remind(bg, []Notice{notice("e", "@daily", "1")}); err != nil || len(lacking) > 0 {
+	r.must(q.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	if lacking, err := q.Cron().Remind(bg, []Notice{notice("e", "@daily", "1")}); err != nil || len(lacking) > 0 {
 		t.Errorf("a reminder: %v, %v", lacking, err)
 	}
 
 	for _, on := range []*Queue{q, r.Queue} {
-		_, err := on.CancelOverlapped(bg, "c")
+		_, err := on.Cron().CancelOverlapped(bg, "c")
 		r.must(err)
 	}
 
@@ -163,9 +163,9 @@ func TestStandIn(t *testing.T) {
 	for _, name := range []string{"e", "f", "g", "h", "nobodys"} {
 		plans = append(plans, Registration{Plan: NewPlan(name)})
 	}
-	want, err := r.RegisterPlans(bg, plans)
+	want, err := r.Cron().RegisterPlans(bg, plans)
 	r.must(err)
-	got, err := q.RegisterPlans(bg, plans)
+	got, err := q.Cron().RegisterPlans(bg, plans)
 	r.must(err)
 	for i := range want {
 		if apart := got[i].Since.Sub(want[i].Since); apart.Abs() > time.Minute {

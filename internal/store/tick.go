@@ -30,8 +30,8 @@ type Reckoning struct {
 }
 
 // EnqueueTicks is like Enqueue, for jobs of ticks. It uses the caller's reckoning as the time.
-func (q *Queue) EnqueueTicks(ctx context.Context, lane *Lane, items []Item, r Reckoning) (Fates, error) {
-	return q.enqueue(ctx, lane, items, r)
+func (c *Cron) EnqueueTicks(ctx context.Context, lane *Lane, items []Item, r Reckoning) (Fates, error) {
+	return c.q.enqueue(ctx, lane, items, r)
 }
 
 // A Plan is what the times of a cron entry's ticks depend on.
@@ -64,7 +64,7 @@ const MaxPlans = 1000
 // RegisterPlans says that the caller has entries with these plans, at most MaxPlans of them. A plan that nobody else has comes into force. So
 // does one that was set after all others were new.
 // Callers repeat it every NoticeEvery: after NoticePatience without, a plan gives way to another one.
-func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Planned, error) {
+func (c *Cron) RegisterPlans(ctx context.Context, plans []Registration) ([]Planned, error) {
 	args := scripts.Plan.Args(3*len(plans), scripts.Arg("protocol", layout.Protocol), scripts.Arg("patience", NoticePatience.Microseconds()))
 	for _, p := range plans {
 		born := ""
@@ -76,7 +76,7 @@ func (q *Queue) RegisterPlans(ctx context.Context, plans []Registration) ([]Plan
 		}
 		args = append(args, p.Entry, p.Digest, born)
 	}
-	r, err := scripts.Plan.Run(ctx, q.rdb, scripts.Plan.Keys(&q.keys), args)
+	r, err := scripts.Plan.Run(ctx, c.q.rdb, scripts.Plan.Keys(&c.q.keys), args)
 	if err != nil {
 		return nil, err
 	}

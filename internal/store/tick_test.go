@@ -43,12 +43,12 @@ func (r *rig) reckoned(entry string, at time.Time, id string, by Reckoning) Fate
 	lane := r.NewLane()
 	lane.Next()
 	items := []Item{r.item(id, When{At: at, Entry: entry}, signalbox.PriorityNormal)}
-	fates, err := r.EnqueueTicks(bg, lane, items, by)
+	fates, err := r.Cron().EnqueueTicks(bg, lane, items, by)
 	r.must(err)
 	if fates.Now.IsZero() {
 		r.t.Error("no server time")
 	}
-	again, err := r.EnqueueTicks(bg, lane, items, by)
+	again, err := r.Cron().EnqueueTicks(bg, lane, items, by)
 	r.must(err)
 	same(r.t, "the same call again", again.Of(0), fates.Of(0))
 	return fates.Of(0)
@@ -216,7 +216,7 @@ func (r *rig) planned(plans ...Plan) []Planned {
 	for i, p := range plans {
 		begins[i].Plan = p
 	}
-	planned, err := r.RegisterPlans(bg, begins)
+	planned, err := r.Cron().RegisterPlans(bg, begins)
 	r.must(err)
 	return planned
 }
@@ -224,7 +224,7 @@ func (r *rig) planned(plans ...Plan) []Planned {
 // again registers a plan that was new at a time, as a scheduler does that has begun before.
 func (r *rig) again(p Plan, born time.Time) Planned {
 	r.t.Helper()
-	planned, err := r.RegisterPlans(bg, []Registration{{Plan: p, Born: born}})
+	planned, err := r.Cron().RegisterPlans(bg, []Registration{{Plan: p, Born: born}})
 	r.must(err)
 	return planned[0]
 }
@@ -256,7 +256,7 @@ func (r *rig) planTick(p Plan, ago, late time.Duration) Fate {
 	lane := r.NewLane()
 	lane.Next()
 	item := r.item(NewID(), When{At: now.Add(-ago), Entry: p.Entry, Plan: p.Digest, Late: late}, signalbox.PriorityNormal)
-	fates, err := r.EnqueueTicks(bg, lane, []Item{item}, Reckoning{})
+	fates, err := r.Cron().EnqueueTicks(bg, lane, []Item{item}, Reckoning{})
 	r.must(err)
 	return fates.Of(0)
 }
@@ -333,7 +333,7 @@ func testPlanEnds(t *testing.T, r *rig) {
 // set registers a plan that was set at a time while the program ran.
 func (r *rig) set(p Plan, at time.Time) Planned {
 	r.t.Helper()
-	planned, err := r.RegisterPlans(bg, []Registration{{Plan: p, Born: at, Set: true}})
+	planned, err := r.Cron().RegisterPlans(bg, []Registration{{Plan: p, Born: at, Set: true}})
 	r.must(err)
 	return planned[0]
 }
@@ -446,13 +446,13 @@ func testPlansComeBack(t *testing.T, r *rig) {
 // Ticks that passed while their entry was paused are not made up for, also if no scheduler saw them pass.
 func testPlanAfterAPause(t *testing.T, r *rig) {
 	p := NewPlan("e", "@daily")
-	r.must(r.Announce(bg, []Notice{notice("e", "@daily", "1")}))
+	r.must(r.Cron().Announce(bg, []Notice{notice("e", "@daily", "1")}))
 	r.planned(p)
 	r.since("e", 24*time.Hour, 0)
-	if v, err := r.PauseEntry(bg, "e"); v != EntryChanged || err != nil {
+	if v, err := r.Cron().PauseEntry(bg, "e"); v != EntryChanged || err != nil {
 		t.Fatal(v, err)
 	}
-	if v, err := r.ResumeEntry(bg, "e"); v != EntryChanged || err != nil {
+	if v, err := r.Cron().ResumeEntry(bg, "e"); v != EntryChanged || err != nil {
 		t.Fatal(v, err)
 	}
 	same(t, "in force", r.planned(p)[0].InForce, true)
@@ -466,22 +466,22 @@ func testDescriptionOfAPlan(t *testing.T, r *rig) {
 		return p, NewNotice(p, Description{Spec: spec, Zone: "UTC", Missed: "once"}, &signalbox.Job{Kind: "k"}, false)
 	}
 	remind := func(n Notice) []string {
-		lacking, err := r.Remind(bg, []Notice{n})
+		lacking, err := r.Cron().Remind(bg, []Notice{n})
 		r.must(err)
 		return lacking
 	}
 	older, olderNotice := version("@daily")
 	newer, newerNotice := version("@hourly")
 	r.planned(older)
-	r.must(r.Announce(bg, []Notice{olderNotice}))
+	r.must(r.Cron().Announce(bg, []Notice{olderNotice}))
 	same(t, "described", r.entry("e").Spec, "@daily")
 	same(t, "missed", r.entry("e").Missed, "once")
 	r.planned(newer)
 	equal(t, "the newer one must be described", remind(newerNotice), []string{"e"})
-	r.must(r.Announce(bg, []Notice{newerNotice}))
+	r.must(r.Cron().Announce(bg, []Notice{newerNotice}))
 	same(t, "the newer one", r.entry("e").Spec, "@hourly")
 	r.planned(older)
-	r.must(r.Announce(bg, []Notice{olderNotice}))
+	r.must(r.Cron().Announce(bg, []Notice{olderNotice}))
 	same(t, "after the older one has begun again", r.entry("e").Spec, "@hourly")
 	same(t, "which needn't be described", len(remind(olderNotice)), 0)
 	same(t, "nor the newer one", len(remind(newerNotice)), 0)

@@ -232,7 +232,7 @@ func (w *walk) tick() {
 		return
 	}
 	for range 1 + w.rnd.Intn(2) {
-		_, err := w.CancelOverlapped(bg, e.plan.Entry)
+		_, err := w.Cron().CancelOverlapped(bg, e.plan.Entry)
 		w.must(err)
 	}
 	for _, other := range w.m.ticks[e.plan.Entry][1:] {
