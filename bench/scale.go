@@ -174,7 +174,7 @@ func (st *stage) phase(name string, do func() error) error {
 func (st *stage) key(line int) string { return fmt.Sprintf("%0200d", line) }
 
 func (st *stage) all() error {
-	if _, _, err := st.q.Open(st.ctx, st.session, 10*time.Hour); err != nil {
+	if _, _, err := st.q.Sessions().Open(st.ctx, st.session, 10*time.Hour); err != nil {
 		return err
 	}
 	if _, err := st.s.Enqueue(st.ctx, payload, scheduler.Queue(scaleOther)); err != nil { // so that it is known
@@ -294,7 +294,7 @@ func (st *stage) list(f inspect.Filter) error {
 // claim makes one claim.
 func (st *stage) claim(session string, lane *store.Lane, want int, settle []store.Settlement) ([]store.Delivery, error) {
 	lane.Next()
-	reply, err := st.q.Claim(st.ctx, lane, &store.ClaimRequest{Session: session, Settle: settle, Want: want})
+	reply, err := st.q.Sessions().Claim(st.ctx, lane, &store.ClaimRequest{Session: session, Settle: settle, Want: want})
 	if err != nil {
 		return nil, err
 	}
@@ -350,13 +350,13 @@ func (st *stage) retries(calls int) error {
 // reclaim takes back the jobs of a session that is over.
 func (st *stage) reclaim() error {
 	session, lane := store.NewID(), st.q.NewLane()
-	if _, _, err := st.q.Open(st.ctx, session, 10*time.Hour); err != nil {
+	if _, _, err := st.q.Sessions().Open(st.ctx, session, 10*time.Hour); err != nil {
 		return err
 	}
 	if _, err := st.claim(session, lane, st.most, nil); err != nil {
 		return err
 	}
-	if _, _, err := st.q.Open(st.ctx, session, time.Millisecond); err != nil {
+	if _, _, err := st.q.Sessions().Open(st.ctx, session, time.Millisecond); err != nil {
 		return err
 	}
 	select {
@@ -364,7 +364,7 @@ func (st *stage) reclaim() error {
 	case <-st.ctx.Done():
 		return st.ctx.Err()
 	}
-	for r := st.q.Reclaim(session, false); ; {
+	for r := st.q.Sessions().Reclaim(session, false); ; {
 		res, err := r.Next(st.ctx)
 		if err != nil || res.Done {
 			return err

@@ -309,7 +309,7 @@ func bareScripts(lanes, batch int) measure {
 			return nil, err
 		}
 		queue, session := store.New(rdb, "", signalbox.DefaultQueue), store.NewID()
-		if _, _, err := queue.Open(ctx, session, time.Hour); err != nil {
+		if _, _, err := queue.Sessions().Open(ctx, session, time.Hour); err != nil {
 			return nil, err
 		}
 		counts, errs := make([]int, lanes), make(chan error, lanes)
@@ -343,7 +343,7 @@ func drain(ctx context.Context, queue *store.Queue, session string, batch int) (
 	completed := 0
 	for {
 		lane.Next()
-		reply, err := queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: settle, Want: batch})
+		reply, err := queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: settle, Want: batch})
 		if err != nil {
 			return completed, err
 		}

@@ -147,7 +147,7 @@ local function read_queue(ids, withheld, maximum, begins)
   local idlers = redis.call('ZRANGE', KEYS[4], '0', '1')
   return {withheld = withheld, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
 end
-local function take_plain(request, found, intake, j)
+local function take_bare(request, found, intake, j)
   local args, ids, classes, details, present, room = request.args, request.ids, request.classes, request.details, found.present, found.room
   local outcomes, records, seen, fresh, longest = intake.outcomes, intake.records, intake.seen, intake.fresh, intake.longest
   local current, head, list, size -- the class of the last job, with its header, its list, and how many are there
@@ -193,7 +193,7 @@ local function judge_call(args, n, protocol, bounded, skew)
     end
   end
   if maximum and bounded then
-    found.room = maximum - seldom('places').queue_length()
+    found.room = maximum - seldom('wake').queue_length()
   end
   if special and special.uniques then
     seldom('call_uniques').find_holders(special.uniques)
@@ -203,7 +203,7 @@ local function judge_call(args, n, protocol, bounded, skew)
   while j <= n do
     local first, kind = j, not present[j] and (details[j] or 'p')
     if kind == 'p' then
-      j = take_plain(request, found, intake, j)
+      j = take_bare(request, found, intake, j)
     elseif kind == 'u' then
       j = seldom('call_uniques').take_with_keys(special.uniques, request, found, intake, j)
     elseif kind == 'g' then
@@ -305,6 +305,9 @@ send = function(address, message)
     got = redis.pcall('PUBLISH', channel, message)
   end
   return type(got) == 'number' and got or nil
+end,
+queue_length = function()
+  return redis.call('HLEN', KEYS[2]) - redis.call('ZCARD', KEYS[10]) - redis.call('ZCARD', KEYS[11]) - redis.call('ZCARD', KEYS[14])
 end,
 wake_one = function(idle, except, longest)
   for _ = 1, 1000 do
@@ -479,9 +482,6 @@ terminal_states = function()
     cancelled = {set = KEYS[11], bytes = 'cancelled_bytes', met = 'c'},
     completed = {set = KEYS[14], bytes = 'completed_bytes', met = 'f'},
   }
-end,
-queue_length = function()
-  return redis.call('HLEN', KEYS[2]) - redis.call('ZCARD', KEYS[10]) - redis.call('ZCARD', KEYS[11]) - redis.call('ZCARD', KEYS[14])
 end,
 }
 end

@@ -102,7 +102,7 @@ func (m *Mover) convert(from string, t *asynq.Task, now time.Time) (*converted, 
 	if !live {
 		c.stored.Ended = due
 	}
-	if err := m.target(job.Queue).q.Prepare(&c.stored); err != nil {
+	if err := m.target(job.Queue).q.Transfer().Prepare(&c.stored); err != nil {
 		return nil, reason(err.Error())
 	}
 	if n := len(wire.AppendEnvelope(nil, &made)); n > wire.MaxEnvelope {

@@ -93,7 +93,7 @@ func (t *target) ask(ctx context.Context) error {
 // prepare lists the queue, and pauses it if asked to, before its first job.
 func (t *target) prepare(ctx context.Context, pause bool) error {
 	if !t.ready {
-		if err := t.q.Register(ctx); err != nil {
+		if err := t.q.Presence().Register(ctx); err != nil {
 			return err
 		}
 		t.ready = true
@@ -379,7 +379,7 @@ func (r *run) try(ctx context.Context, q *asynq.Queue, b *batch, t *target) erro
 	for i, c := range b.jobs {
 		jobs[i] = c.stored
 	}
-	answers, err := t.q.PutStored(ctx, jobs, true)
+	answers, err := t.q.Transfer().Put(ctx, jobs, true)
 	if err != nil {
 		return err
 	}
@@ -417,7 +417,7 @@ func (r *run) put(ctx context.Context, q *asynq.Queue, b *batch) error {
 	for i := range b.staged {
 		arrivals[i] = store.Arrival{Name: b.staged[i].Name, Stored: b.jobs[i].stored}
 	}
-	answers, err := r.m.queueOf(b.to).Arrive(ctx, arrivals)
+	answers, err := r.m.queueOf(b.to).Transfer().Arrive(ctx, arrivals)
 	var there []asynq.Staged
 	for i, answer := range answers {
 		switch answer.Acted {
@@ -447,7 +447,7 @@ func (m *Mover) queueOf(to string) *store.Queue {
 
 // back gives a staged task back to asynq, unless it has been put in. First no mover can put it in any more.
 func (r *run) back(ctx context.Context, q *asynq.Queue, s *asynq.Staged, why string) error {
-	answers, err := r.m.queueOf(s.To).Refuse(ctx, []string{s.Name})
+	answers, err := r.m.queueOf(s.To).Transfer().Refuse(ctx, []string{s.Name})
 	if err != nil {
 		return err
 	}

@@ -57,13 +57,13 @@ func maim(t *testing.T, list bool) maimed {
 			_, err = q.Enqueue(ctx, lane, []store.Item{item})
 		}
 		if err == nil {
-			_, _, err = q.Open(ctx, store.NewSession("host:1:"+name), time.Hour)
+			_, _, err = q.Sessions().Open(ctx, store.NewSession("host:1:"+name), time.Hour)
 		}
 		if err == nil {
-			err = q.Register(ctx)
+			err = q.Presence().Register(ctx)
 		}
 		if err == nil {
-			err = q.SetOutbox(ctx, "5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b", `{"backlog":7}`, time.Hour)
+			err = q.Outboxes().Set(ctx, "5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b", `{"backlog":7}`, time.Hour)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 		done.Past++
 		return out.Encode(line)
 	}
-	for p, err := range q.Pasts(ctx) {
+	for p, err := range q.Transfer().Pasts(ctx) {
 		if err == nil {
 			err = past(pastToFile(&p))
 		}
@@ -108,7 +108,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			return failed(err)
 		}
 	}
-	for s, err := range q.All(ctx) {
+	for s, err := range q.Transfer().All(ctx) {
 		if err != nil {
 			return failed(err)
 		}
@@ -123,7 +123,7 @@ func (i *Inspector) Export(ctx context.Context, queue string, w io.Writer, progr
 			progress(done)
 		}
 	}
-	for p, err := range q.JobPasts(ctx) {
+	for p, err := range q.Transfer().JobPasts(ctx) {
 		if err == nil {
 			err = past(pastToFile(&p))
 		}

@@ -178,7 +178,7 @@ func TestExportBesideWorkers(t *testing.T) {
 		defer close(worked)
 		for n := 0; ctx.Err() == nil; n++ {
 			outcome := []store.Outcome{store.Return, store.Delay}[n%2]
-			reply, err := s.Claim(context.WithoutCancel(ctx), s.lane, &store.ClaimRequest{Session: s.session, Want: 7})
+			reply, err := s.Sessions().Claim(context.WithoutCancel(ctx), s.lane, &store.ClaimRequest{Session: s.session, Want: 7})
 			s.lane.Next()
 			if err != nil {
 				t.Error(err)
@@ -188,7 +188,7 @@ func TestExportBesideWorkers(t *testing.T) {
 			for _, d := range reply.Deliveries {
 				settle = append(settle, store.Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: outcome})
 			}
-			if _, err := s.Claim(context.WithoutCancel(ctx), s.lane, &store.ClaimRequest{Session: s.session, Settle: settle}); err != nil {
+			if _, err := s.Sessions().Claim(context.WithoutCancel(ctx), s.lane, &store.ClaimRequest{Session: s.session, Settle: settle}); err != nil {
 				t.Error(err)
 				return
 			}

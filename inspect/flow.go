@@ -62,7 +62,7 @@ func (i *Inspector) Flow(ctx context.Context, queue, id string) (Flow, error) {
 	if err := errors.Join(layout.ValidateQueue(queue), store.ValidateFlow(id)); err != nil {
 		return Flow{}, fmt.Errorf("inspect: %w", err)
 	}
-	f, found, err := i.store(queue).Flow(ctx, id)
+	f, found, err := i.store(queue).Flows().Get(ctx, id)
 	if err != nil {
 		return Flow{}, fmt.Errorf("inspect: batch %s of queue %s: %w", id, queue, err)
 	}
@@ -88,7 +88,7 @@ func (i *Inspector) Flows(ctx context.Context, queue string, limit int) (flows [
 	}
 	known := make(map[string]bool)
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
-		page, next, err := i.store(queue).Flows(ctx, cursor)
+		page, next, err := i.store(queue).Flows().Page(ctx, cursor)
 		if err != nil {
 			return nil, false, fmt.Errorf("inspect: batches of queue %s: %w", queue, err)
 		}
@@ -127,12 +127,12 @@ func (i *Inspector) CancelFlow(ctx context.Context, queue, id string) (Flow, err
 		return Flow{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)
-	f, err := q.CancelFlow(ctx, facts.FlowRef{Name: id})
+	f, err := q.Flows().Cancel(ctx, facts.FlowRef{Name: id})
 	if errors.Is(err, store.ErrNoFlow) {
 		return Flow{}, i.noFlow(ctx, queue, id)
 	}
 	for more := err == nil && f.Cancelled && !f.Over; more && err == nil; {
-		more, _, _, err = q.PassFlow(ctx, id)
+		more, _, _, err = q.Flows().Pass(ctx, id)
 	}
 	if err != nil {
 		return Flow{}, fmt.Errorf("inspect: cancel batch %s of queue %s: %w", id, queue, err)

@@ -51,7 +51,7 @@ func (i *Inspector) flowJobs(ctx context.Context, queue, id string, most int) (F
 		return FlowJobs{}, fmt.Errorf("inspect: %w", err)
 	}
 	q := i.store(queue)
-	f, found, err := q.Flow(ctx, id)
+	f, found, err := q.Flows().Get(ctx, id)
 	if err != nil {
 		return FlowJobs{}, fmt.Errorf("inspect: batch %s of queue %s: %w", id, queue, err)
 	}

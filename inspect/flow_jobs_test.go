@@ -60,7 +60,7 @@ func TestFlowJobs(t *testing.T) {
 		}
 	}
 	earlier := s.batch("news", "x")
-	_, err := s.SealFlow(t.Context(), earlier, store.Sealing{})
+	_, err := s.Flows().Seal(t.Context(), earlier, store.Sealing{})
 	s.must(err)
 	s.end(store.Dead, "an earlier batch", s.claim(1)...)
 	s.end(store.Completed, "", s.claim(2)...)
@@ -84,7 +84,7 @@ func TestFlowJobs(t *testing.T) {
 	if jobs, err := inspect.FlowJobsOf(s.ins, t.Context(), s.Name(), "news", 2); err != nil || !jobs.Partial {
 		t.Errorf("%s, %v", told(jobs), err)
 	}
-	_, err = s.SealFlow(t.Context(), ref, store.Sealing{})
+	_, err = s.Flows().Seal(t.Context(), ref, store.Sealing{})
 	s.must(err)
 	s.must(s.ins.SetCompletedRetention(t.Context(), s.Name(), signalbox.Retention{Jobs: 10}))
 	s.end(store.Completed, "", d[4])

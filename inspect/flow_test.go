@@ -27,7 +27,7 @@ func (s *stage) batch(name string, members ...string) facts.FlowRef {
 	for _, role := range []byte{store.AwaitsSuccess, store.AwaitsEnd, store.AwaitsFailure} {
 		callbacks = append(callbacks, store.Callback{Role: role, Item: item(name + "-" + string(role))})
 	}
-	_, _, err := s.CreateFlow(s.t.Context(), ref, store.FlowTerms{Within: time.Hour, Timeout: 2 * time.Hour}, callbacks)
+	_, _, err := s.Flows().Create(s.t.Context(), ref, store.FlowTerms{Within: time.Hour, Timeout: 2 * time.Hour}, callbacks)
 	s.must(err)
 	var items []store.Item
 	for _, id := range members {
@@ -37,7 +37,7 @@ func (s *stage) batch(name string, members ...string) facts.FlowRef {
 	}
 	lane := s.NewLane()
 	lane.Next()
-	_, err = s.AddMembers(s.t.Context(), lane, &store.Addition{Flow: ref, Items: items, Digest: "d"})
+	_, err = s.Flows().Add(s.t.Context(), lane, &store.Addition{Flow: ref, Items: items, Digest: "d"})
 	s.must(err)
 	return ref
 }
@@ -84,7 +84,7 @@ func TestFlows(t *testing.T) {
 		t.Error(got)
 	}
 
-	_, err = s.SealFlow(t.Context(), ref, store.Sealing{})
+	_, err = s.Flows().Seal(t.Context(), ref, store.Sealing{})
 	s.must(err)
 	s.end(store.Dead, "boom", s.claim(2)...)                                                            // o1 and a
 	if q, err := s.ins.Queue(t.Context(), s.Name()); err != nil || q.Awaiting != 2 || q.Length() != 6 { // both batches have failed: what waited for success is cancelled, and may wait again

@@ -216,7 +216,7 @@ func TestPausedHolderSaysWhy(t *testing.T) {
 	s.must(err)
 	s.does("a1", inspect.Retry{}, signalbox.StateScheduled) // now
 	s.lane.Next()
-	reply, err := s.Claim(ctx, s.lane, &store.ClaimRequest{Session: s.session, Want: 5})
+	reply, err := s.Sessions().Claim(ctx, s.lane, &store.ClaimRequest{Session: s.session, Want: 5})
 	if s.must(err); len(reply.Deliveries) > 0 {
 		t.Errorf("jobs start while their group is paused: %v", reply.Deliveries)
 	}

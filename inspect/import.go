@@ -132,7 +132,7 @@ func (im *importer) run(ctx context.Context) error {
 		return err
 	}
 	if !im.o.DryRun {
-		if err := im.q.Register(ctx); err != nil { // it may have been removed since head did so
+		if err := im.q.Presence().Register(ctx); err != nil { // it may have been removed since head did so
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (im *importer) head(ctx context.Context) error {
 	if im.o.DryRun {
 		return nil
 	}
-	if err := im.q.Register(ctx); err != nil {
+	if err := im.q.Presence().Register(ctx); err != nil {
 		return err
 	}
 	if !im.o.Settings {
@@ -233,7 +233,7 @@ func (im *importer) line(ctx context.Context, line []byte) error {
 	}
 	s, err := job.stored()
 	if err == nil {
-		err = im.q.Prepare(&s)
+		err = im.q.Transfer().Prepare(&s)
 	}
 	if err != nil {
 		return err
@@ -290,7 +290,7 @@ func (im *importer) past(ctx context.Context, line []byte) error {
 // flush puts in the jobs that were read, or what is known of the past.
 func (im *importer) flush(ctx context.Context) error {
 	if len(im.pasts) > 0 {
-		done, err := im.q.PutPasts(ctx, im.pasts, im.o.DryRun)
+		done, err := im.q.Transfer().PutPasts(ctx, im.pasts, im.o.DryRun)
 		for _, taken := range done {
 			if taken {
 				im.done.Past++
@@ -306,7 +306,7 @@ func (im *importer) flush(ctx context.Context) error {
 	if len(im.jobs) == 0 {
 		return nil
 	}
-	answers, err := im.q.PutStored(ctx, im.jobs, im.o.DryRun)
+	answers, err := im.q.Transfer().Put(ctx, im.jobs, im.o.DryRun)
 	for _, answer := range answers {
 		if answer.Acted == store.Done {
 			im.done.Done++

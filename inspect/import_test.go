@@ -97,11 +97,11 @@ func (s *stage) withPast(jobs int) string {
 // past returns what a queue knows of the past.
 func (s *stage) past() (all []string) {
 	s.t.Helper()
-	for p, err := range s.Pasts(s.t.Context()) {
+	for p, err := range s.Transfer().Pasts(s.t.Context()) {
 		s.must(err)
 		all = append(all, fmt.Sprintf("%+v", p))
 	}
-	for p, err := range s.JobPasts(s.t.Context()) {
+	for p, err := range s.Transfer().JobPasts(s.t.Context()) {
 		s.must(err)
 		all = append(all, fmt.Sprintf("%+v", p))
 	}

@@ -621,7 +621,7 @@ func (i *Inspector) known(ctx context.Context, queue string) error {
 	if err := layout.ValidateQueue(queue); err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
-	known, err := i.store(queue).Known(ctx)
+	known, err := i.store(queue).Presence().Known(ctx)
 	if err != nil {
 		return fmt.Errorf("inspect: queue %s: %w", queue, err)
 	}
@@ -651,7 +651,7 @@ func (i *Inspector) listed(ctx context.Context, queue string) error {
 	if err := i.known(ctx, queue); err != nil {
 		return err
 	}
-	_ = i.store(queue).Register(ctx) // who uses the queue does so, too
+	_ = i.store(queue).Presence().Register(ctx) // who uses the queue does so, too
 	return nil
 }
 

@@ -41,7 +41,7 @@ func inspector(t *testing.T, rdb redis.UniversalClient, namespace string) *inspe
 func known(t *testing.T, rdb redis.UniversalClient, namespace string) *store.Queue {
 	t.Helper()
 	q := store.New(rdb, namespace, redistest.Name(t))
-	if err := q.Register(t.Context()); err != nil {
+	if err := q.Presence().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -86,7 +86,7 @@ func TestNoSuchQueue(t *testing.T) {
 				t.Errorf("with ten queues: %v", err)
 			}
 		}
-		if err := store.New(rdb, namespace, fmt.Sprintf("q%02d", i)).Register(t.Context()); err != nil {
+		if err := store.New(rdb, namespace, fmt.Sprintf("q%02d", i)).Presence().Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestQueues(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	here, there := redistest.Name(t)+"-a", redistest.Name(t)+"-b"
 	q := known(t, rdb, here)
-	if err := store.New(rdb, there, q.Name()).Register(t.Context()); err != nil {
+	if err := store.New(rdb, there, q.Name()).Presence().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := scheduler.New(rdb, scheduler.Config{Namespace: here})
@@ -164,12 +164,12 @@ func TestStates(t *testing.T) {
 		}
 	}
 	enqueue(6)
-	if alive, _, err := q.Open(ctx, "session", time.Hour); !alive || err != nil {
+	if alive, _, err := q.Sessions().Open(ctx, "session", time.Hour); !alive || err != nil {
 		t.Fatal(alive, err)
 	}
 	lane := q.NewLane()
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "session", Want: 6})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: "session", Want: 6})
 	if err != nil || len(reply.Deliveries) != 6 {
 		t.Fatal(reply, err)
 	}
@@ -179,7 +179,7 @@ func TestStates(t *testing.T) {
 		ends = append(ends, store.Settlement{ID: job.ID, Token: job.Token, Outcome: outcome})
 	}
 	lane.Next()
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "session", Settle: ends}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: "session", Settle: ends}); err != nil {
 		t.Fatal(err)
 	}
 	enqueue(4)
@@ -205,7 +205,7 @@ func TestStrangeSettings(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	namespace := redistest.Name(t)
 	a, b := known(t, rdb, namespace), store.New(rdb, namespace, "broken")
-	if err := b.Register(t.Context()); err != nil {
+	if err := b.Presence().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()

@@ -140,7 +140,7 @@ func (i *Inspector) Job(ctx context.Context, queue, id string) (Job, error) {
 	}
 	job := jobOf(&view, &s)
 	if view.Session != "" {
-		progress, err := q.Progress(ctx, view.Session)
+		progress, err := q.Sessions().Progress(ctx, view.Session)
 		if err != nil {
 			return Job{}, fmt.Errorf("inspect: the progress of job %s of queue %s: %w", id, queue, err)
 		}

@@ -113,9 +113,9 @@ func TestWaits(t *testing.T) {
 	s.puts("crashed")
 	for range store.SuspectAt {
 		s.claim(1)
-		_, _, err := s.Renew(t.Context(), s.session, 0, "")
+		_, _, err := s.Sessions().Renew(t.Context(), s.session, 0, "")
 		s.must(err)
-		_, err = s.Reclaim(s.session, false).Next(t.Context())
+		_, err = s.Sessions().Reclaim(s.session, false).Next(t.Context())
 		s.must(err)
 		s.session = store.NewSession(me)
 		s.open()
@@ -148,7 +148,7 @@ func TestWaits(t *testing.T) {
 	waits(got[0].Job.ID, "")
 	waits(got[1].Job.ID, "")
 	s.end(store.Return, "", got[0])
-	_, err = s.Close(t.Context(), s.session, true)
+	_, err = s.Sessions().Close(t.Context(), s.session, true)
 	s.must(err)
 	waits(got[0].Job.ID, "no worker works the queue")
 }
@@ -161,7 +161,7 @@ func TestRunningJob(t *testing.T) {
 	got := s.claim(2)
 	const span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	s.lane.Next()
-	_, err := s.Claim(t.Context(), s.lane, &store.ClaimRequest{Session: s.session, Notes: []store.Note{{ID: "a", Token: got[0].Job.Token, Span: span}}})
+	_, err := s.Sessions().Claim(t.Context(), s.lane, &store.ClaimRequest{Session: s.session, Notes: []store.Note{{ID: "a", Token: got[0].Job.Token, Span: span}}})
 	s.must(err)
 	key := s.keys + "inflight:" + s.session
 	held := s.rdb.HGet(t.Context(), key, "b").Val()

@@ -53,7 +53,7 @@ func (s *stage) must(err error) {
 
 func (s *stage) open() {
 	s.t.Helper()
-	alive, _, err := s.Open(s.t.Context(), s.session, time.Hour)
+	alive, _, err := s.Sessions().Open(s.t.Context(), s.session, time.Hour)
 	s.must(err)
 	if !alive {
 		s.t.Fatal("the session is over")
@@ -93,7 +93,7 @@ func (s *stage) puts(ids ...string) {
 func (s *stage) claim(n int, settle ...store.Settlement) []store.Delivery {
 	s.t.Helper()
 	s.lane.Next()
-	reply, err := s.Claim(s.t.Context(), s.lane, &store.ClaimRequest{Session: s.session, Want: n, Settle: settle, Suspects: true})
+	reply, err := s.Sessions().Claim(s.t.Context(), s.lane, &store.ClaimRequest{Session: s.session, Want: n, Settle: settle, Suspects: true})
 	s.must(err)
 	if !reply.Alive || len(reply.Refused) > 0 || len(reply.Deliveries) != n {
 		s.t.Fatalf("claimed %d of %d jobs, refused %v, alive %v", len(reply.Deliveries), n, reply.Refused, reply.Alive)

@@ -49,7 +49,7 @@ func oldData(t *testing.T, rdb redis.UniversalClient, namespace string) func() s
 			t.Fatal(err)
 		}
 	}
-	if err := store.New(rdb, namespace, "q").Register(ctx); err != nil {
+	if err := store.New(rdb, namespace, "q").Presence().Register(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return func() string {
@@ -73,7 +73,7 @@ func TestOldLayout(t *testing.T) {
 	before := now()
 	ins := inspector(t, rdb, namespace)
 	other := redistest.Name(t) // a namespace with a queue to export
-	if err := store.New(rdb, other, "q").Register(t.Context()); err != nil {
+	if err := store.New(rdb, other, "q").Presence().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var file bytes.Buffer

@@ -49,8 +49,8 @@ func (a Move) validate() error {
 }
 
 func (a Move) act(ctx context.Context, q *store.Queue, ids []string, states ...signalbox.State) ([]store.Answer, error) {
-	answers, err := q.Move(ctx, a.To, ids, states...)
-	_ = q.Sibling(a.To).Register(ctx) // it may have been removed since reaches did so
+	answers, err := q.Transfer().Move(ctx, a.To, ids, states...)
+	_ = q.Sibling(a.To).Presence().Register(ctx) // it may have been removed since reaches did so
 	if err != nil {
 		return answers, err
 	}
@@ -97,7 +97,7 @@ func (i *Inspector) found(ctx context.Context, queue string, f Filter, a Action)
 			yield(Job{}, err)
 			return
 		}
-		for view, err := range i.store(queue).Unmoved(ctx, move.To, f.State, f.IDPrefix) {
+		for view, err := range i.store(queue).Transfer().Unmoved(ctx, move.To, f.State, f.IDPrefix) {
 			if err != nil {
 				yield(Job{}, fmt.Errorf("inspect: the jobs of queue %s that are held: %w", queue, err))
 				return

@@ -48,7 +48,7 @@ func (i *Inspector) Outboxes(ctx context.Context) ([]Outbox, error) {
 		err := q.Site().CheckLayout(ctx)
 		var found map[string]string
 		if err == nil {
-			found, err = q.Outboxes(ctx)
+			found, err = q.Outboxes().All(ctx)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("inspect: outboxes of queue %s: %w", name, err))
@@ -84,7 +84,7 @@ func (i *Inspector) ForgetOutbox(ctx context.Context, queue, id string) error {
 	if err := i.known(ctx, queue); err != nil {
 		return err
 	}
-	became, err := i.store(queue).ForgetOutbox(ctx, id)
+	became, err := i.store(queue).Outboxes().Forget(ctx, id)
 	if err != nil {
 		return fmt.Errorf("inspect: forget outbox %s of queue %s: %w", id, queue, err)
 	}

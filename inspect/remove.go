@@ -113,7 +113,7 @@ func (i *Inspector) remove(ctx context.Context, names []string, r Removal, all b
 	reasons := make(map[string][]string)
 	var left []string // those that nothing keeps so far
 	for _, name := range names {
-		found, err := i.store(name).Remove(ctx, how)
+		found, err := i.store(name).Presence().Remove(ctx, how)
 		if err != nil {
 			return nil, nil, fmt.Errorf("inspect: remove queue %s: %w", name, err)
 		}
@@ -140,12 +140,12 @@ func (i *Inspector) remove(ctx context.Context, names []string, r Removal, all b
 	how.DryRun = false
 	for _, name := range names {
 		if len(reasons[name]) == 0 && !r.DryRun {
-			found, err := i.store(name).Remove(ctx, how)
+			found, err := i.store(name).Presence().Remove(ctx, how)
 			if err != nil {
 				return removed, kept, fmt.Errorf("inspect: remove queue %s: %w", name, err)
 			}
 			if reasons[name] = i.reasons(ctx, name, found); len(found) == 0 {
-				if err := i.store(name).Unlist(ctx); err != nil {
+				if err := i.store(name).Presence().Unlist(ctx); err != nil {
 					return removed, kept, fmt.Errorf("inspect: queue %s is removed, and its name may still be listed; remove it again: %w", name, err)
 				}
 			}

@@ -31,7 +31,7 @@ func unused(t *testing.T, rdb redis.UniversalClient, namespace, name string) *st
 		lane.Next()
 		_, err = q.Enqueue(t.Context(), lane, []store.Item{item})
 	}
-	if err := errors.Join(err, q.Register(t.Context())); err != nil {
+	if err := errors.Join(err, q.Presence().Register(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if got := work(t, q); !slices.Equal(got, []string{"once"}) {
@@ -44,7 +44,7 @@ func unused(t *testing.T, rdb redis.UniversalClient, namespace, name string) *st
 func work(t *testing.T, q *store.Queue) (ids []string) {
 	t.Helper()
 	ctx, session, lane := context.Background(), store.NewSession("w"), q.NewLane()
-	alive, _, err := q.Open(ctx, session, time.Minute)
+	alive, _, err := q.Sessions().Open(ctx, session, time.Minute)
 	if err != nil || !alive {
 		t.Error(alive, err)
 		return nil
@@ -52,7 +52,7 @@ func work(t *testing.T, q *store.Queue) (ids []string) {
 	var done []store.Settlement
 	for {
 		lane.Next()
-		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 5, Settle: done})
+		reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 5, Settle: done})
 		if err != nil {
 			t.Error(err)
 			return nil
@@ -65,7 +65,7 @@ func work(t *testing.T, q *store.Queue) (ids []string) {
 			done = append(done, store.Settlement{ID: d.Job.ID, Token: d.Job.Token, Outcome: store.Completed, Prio: d.Job.Priority})
 		}
 	}
-	if left, err := q.Close(ctx, session, true, lane); left != 0 || err != nil {
+	if left, err := q.Sessions().Close(ctx, session, true, lane); left != 0 || err != nil {
 		t.Error(left, err)
 	}
 	return ids
@@ -113,11 +113,11 @@ func TestRemoveQueueSaysWhy(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	for want, do := range map[string]func(ctx context.Context, ins *inspect.Inspector, q *store.Queue) error{
 		"outbox box has sent jobs": func(ctx context.Context, _ *inspect.Inspector, q *store.Queue) error {
-			_, err := q.Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}})
+			_, err := q.Outboxes().Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}})
 			return err
 		},
 		"copies of the dead jobs of queue other come here": func(ctx context.Context, ins *inspect.Inspector, q *store.Queue) error {
-			return errors.Join(q.Sibling("other").Register(ctx), ins.SetCopyDead(ctx, "other", q.Name()))
+			return errors.Join(q.Sibling("other").Presence().Register(ctx), ins.SetCopyDead(ctx, "other", q.Name()))
 		},
 		"deliveries of session gone": func(ctx context.Context, _ *inspect.Inspector, q *store.Queue) error {
 			return rdb.HSet(ctx, prefixOf(q)+"inflight:gone", "a", "1").Err()
@@ -133,7 +133,7 @@ func TestRemoveQueueSaysWhy(t *testing.T) {
 			return rdb.HSet(ctx, prefixOf(q)+"cron", "e", 1).Err()
 		},
 		"worker web-1 works the queue": func(ctx context.Context, _ *inspect.Inspector, q *store.Queue) error {
-			_, _, err := q.Open(ctx, store.NewSession("web-1"), time.Minute)
+			_, _, err := q.Sessions().Open(ctx, store.NewSession("web-1"), time.Minute)
 			return err
 		},
 		"a pause: resume the queue": func(ctx context.Context, ins *inspect.Inspector, q *store.Queue) error {
@@ -186,7 +186,7 @@ func TestRemoveQueueSaysWhy(t *testing.T) {
 	}
 }
 
-func prefixOf(q *store.Queue) string { return strings.TrimSuffix(q.Control(), "control") }
+func prefixOf(q *store.Queue) string { return strings.TrimSuffix(q.Channels().Control(), "control") }
 
 // Queues that are named at run time go by a pattern.
 func TestRemoveQueues(t *testing.T) {
@@ -234,7 +234,7 @@ func TestRemoveQueueRights(t *testing.T) {
 	srv := redistest.New(t)
 	admin, ctx, namespace := srv.Client(), t.Context(), redistest.Name(t)
 	q := unused(t, admin, namespace, "old")
-	if _, err := q.Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}}); err != nil {
+	if _, err := q.Outboxes().Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"viewer", "operator"} {
@@ -309,7 +309,7 @@ func TestRemoveWalk(t *testing.T) {
 							return
 						}
 						if rand.IntN(3) == 0 {
-							redistest.Eventually(t, func() bool { known, err := q.Known(ctx); return err == nil && !known }, "queue %s isn't removed", name)
+							redistest.Eventually(t, func() bool { known, err := q.Presence().Known(ctx); return err == nil && !known }, "queue %s isn't removed", name)
 						}
 					}
 				})

@@ -31,7 +31,7 @@ func TestSettingsGoAlong(t *testing.T) {
 	tell := func(queue string) {
 		t.Helper()
 		q := store.New(rdb, namespace, queue)
-		if err := q.Register(ctx); err != nil {
+		if err := q.Presence().Register(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := q.Settings().Tell(ctx, "w-1", config); err != nil {

@@ -33,7 +33,7 @@ func (s *stage) histogram(ran ...time.Duration) inspect.Histogram {
 // ran takes times of deliveries to Redis.
 func (s *stage) ran(batch *store.Times) {
 	s.t.Helper()
-	alive, _, err := s.Taking(batch).Renew(s.t.Context(), s.session, time.Hour, "")
+	alive, _, err := s.Taking(batch).Sessions().Renew(s.t.Context(), s.session, time.Hour, "")
 	s.must(err)
 	if !alive {
 		s.t.Fatal("the session is over")

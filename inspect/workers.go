@@ -127,11 +127,11 @@ func (i *Inspector) addWorkers(ctx context.Context, queue string, workers map[st
 		if err != nil {
 			return err
 		}
-		stuck, err := q.Stuck(ctx, l.Session)
+		stuck, err := q.Sessions().Stuck(ctx, l.Session)
 		if err != nil {
 			return err
 		}
-		progress, err := q.Progress(ctx, l.Session)
+		progress, err := q.Sessions().Progress(ctx, l.Session)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ func TestWorkers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *stage) {
 		s.states()
-		if alive, _, err := s.Open(t.Context(), store.NewSession("another"), time.Hour); !alive || err != nil {
+		if alive, _, err := s.Sessions().Open(t.Context(), store.NewSession("another"), time.Hour); !alive || err != nil {
 			t.Fatal(alive, err)
 		}
 		if _, err := s.ins.Quiet(t.Context(), "another"); err != nil {
@@ -48,7 +48,7 @@ func TestStop(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *stage) {
 		session := store.NewSession("another")
-		if alive, _, err := s.Open(t.Context(), session, time.Hour); !alive || err != nil {
+		if alive, _, err := s.Sessions().Open(t.Context(), session, time.Hour); !alive || err != nil {
 			t.Fatal(alive, err)
 		}
 		for _, want := range []bool{true, false} {
@@ -64,14 +64,14 @@ func TestStop(t *testing.T) {
 		if changed, err := s.ins.Unquiet(t.Context(), "another"); changed || !errors.Is(err, inspect.ErrState) || !strings.Contains(err.Error(), "final") {
 			t.Errorf("unquiet: %v, %v", changed, err)
 		}
-		_, _, err = s.Renew(t.Context(), session, 0, "") // it has lost its lease
+		_, _, err = s.Sessions().Renew(t.Context(), session, 0, "") // it has lost its lease
 		s.must(err)
-		_, err = s.Reclaim(session, false).Next(t.Context())
+		_, err = s.Sessions().Reclaim(session, false).Next(t.Context())
 		s.must(err)
 		if _, err := s.ins.Quiet(t.Context(), me); err != nil {
 			t.Error(err)
 		}
-		if alive, hints, err := s.As("another").Open(t.Context(), store.NewSession("another"), time.Hour); !alive || !hints.Withheld.Stop || err != nil {
+		if alive, hints, err := s.As("another").Sessions().Open(t.Context(), store.NewSession("another"), time.Hour); !alive || !hints.Withheld.Stop || err != nil {
 			t.Errorf("in its next session it may work: %v, %+v, %v", alive, hints.Withheld, err)
 		}
 		if changed, err := s.ins.Stop(t.Context(), "nobody"); changed || !errors.Is(err, inspect.ErrNoWorker) || !strings.Contains(err.Error(), "another") {
@@ -93,7 +93,7 @@ func TestStuck(t *testing.T) {
 		leases, err := s.Looks().Leases(t.Context())
 		s.must(err)
 		since := time.UnixMicro(1_800_000_000_000_000)
-		s.must(s.WriteStuck(t.Context(), leases[0].Session, time.Hour, []store.Stuck{
+		s.must(s.Sessions().WriteStuck(t.Context(), leases[0].Session, time.Hour, []store.Stuck{
 			{ID: running[0].ID, Kind: "charge", Token: running[0].Token, Since: since, Stack: "main.go:7", Freed: true},
 			{ID: running[1].ID, Token: running[1].Token - 1, Since: since},
 		}))
@@ -123,7 +123,7 @@ func TestProgress(t *testing.T) {
 		leases, err := s.Looks().Leases(t.Context())
 		s.must(err)
 		at := time.UnixMicro(1_800_000_000_000_000)
-		s.must(s.WriteProgress(t.Context(), leases[0].Session, time.Hour, []store.Progress{
+		s.must(s.Sessions().WriteProgress(t.Context(), leases[0].Session, time.Hour, []store.Progress{
 			{ID: running[0].ID, Token: running[0].Token, Done: 3, Total: 7, Note: "pages", At: at},
 			{ID: running[1].ID, Token: running[1].Token - 1, Done: 9, At: at}, // of its last delivery
 		}))

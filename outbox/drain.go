@@ -78,7 +78,7 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 	q := r.queue(ctx, s.shard)
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	fates, err := q.Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Again: b.again, Items: items})
+	fates, err := q.Outboxes().Relay(within, r.box, s.number, &store.Batch{Place: b.place, After: b.after, Again: b.again, Items: items})
 	out, job, full := (*store.OutOfStepError)(nil), (*store.JobError)(nil), (*store.NoRoomError)(nil)
 	switch {
 	case errors.Is(err, store.ErrSent): // it was to become void, and Redis has it
@@ -101,7 +101,7 @@ func (r *Relay) send(ctx context.Context, s *shardState, b *batch) (*sent, time.
 	}
 	done := &sent{batch: b}
 	if err == nil && fates.Anew() {
-		_ = q.Register(within) // it may have been removed since r.queue did so
+		_ = q.Presence().Register(within) // it may have been removed since r.queue did so
 	}
 	if err == nil && len(items) > 0 {
 		done, err = r.sort(within, q, s, b, fates)
@@ -158,7 +158,7 @@ func (r *Relay) sort(ctx context.Context, q *store.Queue, s *shardState, b *batc
 		for k, i := range out {
 			parcels[k] = b.rows[i].parcel
 		}
-		own, err := q.Has(ctx, parcels)
+		own, err := q.Outboxes().Has(ctx, parcels)
 		if err != nil {
 			return nil, err
 		}

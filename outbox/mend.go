@@ -42,7 +42,7 @@ func (r *Relay) look(ctx context.Context) error {
 		for i, k := range list {
 			numbers[i] = k.number
 		}
-		last, err := r.queue(ctx, list[0].shard).Relayed(ctx, r.box, numbers...)
+		last, err := r.queue(ctx, list[0].shard).Outboxes().Relayed(ctx, r.box, numbers...)
 		errs = append(errs, err)
 		for i := range last {
 			k := list[i]
@@ -72,7 +72,7 @@ func (r *Relay) attend(ctx context.Context, s shard) error {
 			if err != nil || h == nil {
 				return err
 			}
-			places, err := r.queue(ctx, s).Relayed(ctx, r.box, s.number)
+			places, err := r.queue(ctx, s).Outboxes().Relayed(ctx, r.box, s.number)
 			if err != nil {
 				return err
 			}

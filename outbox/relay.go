@@ -312,7 +312,7 @@ func (r *Relay) queue(ctx context.Context, s shard) *store.Queue {
 	}
 	r.mu.Unlock()
 	if due {
-		_ = q.Register(ctx) // the registry is for tools: there is a next time
+		_ = q.Presence().Register(ctx) // the registry is for tools: there is a next time
 	}
 	return q
 }

@@ -52,7 +52,7 @@ func (r *Relay) publish(whole context.Context) error {
 	fresh, strays := make(map[string]store.OutboxState), int64(0)
 	var failed error // of Redis
 	for key, n := range queues {
-		all, err := r.queue(ctx, n.shard).Outboxes(ctx)
+		all, err := r.queue(ctx, n.shard).Outboxes().All(ctx)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			if !answered(err) {
@@ -89,7 +89,7 @@ func (r *Relay) publish(whole context.Context) error {
 				return err
 			}
 			if failed == nil || answered(failed) {
-				if err := r.queue(ctx, n.shard).SetOutbox(ctx, r.box, string(text), statsTTL); err != nil {
+				if err := r.queue(ctx, n.shard).Outboxes().Set(ctx, r.box, string(text), statsTTL); err != nil {
 					failed = errors.Join(failed, err)
 				}
 			}

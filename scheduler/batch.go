@@ -96,7 +96,7 @@ func (s *Scheduler) batch(ctx context.Context, queue string, opts []BatchOption)
 	var f facts.Flow
 	anew := false
 	err = s.repeat(ctx, func(ctx context.Context) (err error) {
-		f, anew, err = lanes.queue.CreateFlow(ctx, ref, o.terms, callbacks)
+		f, anew, err = lanes.queue.Flows().Create(ctx, ref, o.terms, callbacks)
 		return err
 	})
 	if taken, ok := errors.AsType[*store.FlowTaken](err); ok {
@@ -266,7 +266,7 @@ func (b *Batch) Seal(ctx context.Context) error {
 	sealing := store.Sealing{Given: b.given.Load(), Again: b.resumed}
 	err := b.s.repeat(ctx, func(ctx context.Context) error {
 		var err error
-		f, err = b.store.SealFlow(ctx, b.ref, sealing)
+		f, err = b.store.Flows().Seal(ctx, b.ref, sealing)
 		return err
 	})
 	switch {

@@ -178,7 +178,7 @@ func (a *addition) send(results []Result) error {
 	if b.member == nil {
 		call = func(ctx context.Context) (err error) {
 			b.lane.Rearm()
-			reply, err = a.queue.AddMembers(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given.Load() + int64(skip), Digest: digestText(a.sum)})
+			reply, err = a.queue.Flows().Add(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given.Load() + int64(skip), Digest: digestText(a.sum)})
 			return err
 		}
 	}

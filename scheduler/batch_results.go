@@ -105,7 +105,7 @@ func batchIn(ctx context.Context) (of parcelseam.Flow, f facts.Flow, err error) 
 		ctx, cancel = context.WithTimeout(ctx, defaultEnqueueTimeout)
 		defer cancel()
 	}
-	f, found, err := of.Queue.Flow(ctx, of.Of.Name)
+	f, found, err := of.Queue.Flows().Get(ctx, of.Of.Name)
 	if err == nil && (!found || f.Mark != of.Of.Mark) {
 		err = ErrNoBatch
 	}

@@ -56,7 +56,7 @@ func (s *Scheduler) BatchStatus(ctx context.Context, ref Ref) (BatchStatus, erro
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	f, found, err := q.Flow(ctx, ref.ID)
+	f, found, err := q.Flows().Get(ctx, ref.ID)
 	if err == nil && !found {
 		err = ErrNoBatch
 	}

@@ -73,19 +73,19 @@ func TestBatchStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, lane := store.NewSession("w"), q.NewLane()
-	if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, session, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	addAll(t, b, notes(0, 1))
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
 	if err != nil || len(reply.Deliveries) != 1 {
 		t.Fatal(reply, err)
 	}
-	if _, err := q.CancelFlow(ctx, facts.FlowRef{Name: "news-8"}); err != nil {
+	if _, err := q.Flows().Cancel(ctx, facts.FlowRef{Name: "news-8"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := q.PassFlow(ctx, "news-8"); err != nil {
+	if _, _, _, err := q.Flows().Pass(ctx, "news-8"); err != nil {
 		t.Fatal(err)
 	}
 	ref.ID = "news-8"
@@ -93,10 +93,10 @@ func TestBatchStatus(t *testing.T) {
 	look("it is cancelled while a member runs")
 	lane.Next()
 	back := store.Settlement{ID: reply.Deliveries[0].Job.ID, Token: reply.Deliveries[0].Job.Token, Outcome: store.Return}
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{back}}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{back}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Close(ctx, session, false, lane); err != nil {
+	if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 		t.Fatal(err)
 	}
 	want.State, want.Over, want.Open, want.Gone = "over", true, 0, 1

@@ -115,7 +115,7 @@ func (c *combiner) refusal() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := c.queue.HasAOF(ctx); err != nil {
+	if err := c.queue.Durable().HasAOF(ctx); err != nil {
 		return fmt.Errorf(notEnqueued+"%w WaitAOF: the server can't wait for its disk; it must be Redis 7.2 or later, or Valkey, with appendonly yes: %w", signalbox.ErrInvalid, err)
 	}
 	c.fit.Store(true)
@@ -131,7 +131,7 @@ func (c *combiner) confirm(l *lane) (final bool, _ error) {
 	for n := 0; ; n++ {
 		left := c.durable
 		left.Timeout = time.Until(l.deadline)
-		reached, err := c.queue.Confirm(context.Background(), l.Lane, left)
+		reached, err := c.queue.Durable().Confirm(context.Background(), l.Lane, left)
 		over := time.Until(l.deadline) <= 0 || store.CantWait(err)
 		c.mu.Lock()
 		switch {

@@ -53,7 +53,7 @@ func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
 	t.Helper()
 	ctx := context.Background()
 	session := store.NewID()
-	if alive, _, err := q.Open(ctx, session, time.Minute); !alive || err != nil {
+	if alive, _, err := q.Sessions().Open(ctx, session, time.Minute); !alive || err != nil {
 		t.Fatal(alive, err)
 	}
 	lane := q.NewLane()
@@ -61,7 +61,7 @@ func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
 	var done []store.Settlement
 	for {
 		lane.Next()
-		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: done, Want: 500})
+		reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: done, Want: 500})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func claimAll(t testing.TB, q *store.Queue) []*signalbox.Job {
 			break
 		}
 	}
-	if _, err := q.Close(ctx, session, false, lane); err != nil {
+	if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 		t.Fatal(err)
 	}
 	return jobs

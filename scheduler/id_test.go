@@ -23,12 +23,12 @@ func states(t *testing.T, s *Scheduler, q *store.Queue) {
 	for _, id := range []signalbox.State{signalbox.StateDead, signalbox.StateCancelled, signalbox.StateRunning} {
 		put(id)
 	}
-	if _, _, err := q.Open(ctx, "s", time.Hour); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, "s", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	lane := q.NewLane()
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "s", Want: 3})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: "s", Want: 3})
 	if err != nil || len(reply.Deliveries) != 3 {
 		t.Fatal(reply, err)
 	}
@@ -37,7 +37,7 @@ func states(t *testing.T, s *Scheduler, q *store.Queue) {
 		return store.Settlement{ID: job.ID, Token: job.Token, Outcome: o}
 	}
 	lane.Next()
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "s", Settle: []store.Settlement{settle(0, store.Dead), settle(1, store.Cancelled)}}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: "s", Settle: []store.Settlement{settle(0, store.Dead), settle(1, store.Cancelled)}}); err != nil {
 		t.Fatal(err)
 	}
 	put(signalbox.StateReady)
@@ -131,11 +131,11 @@ func TestStateIsUnknown(t *testing.T) {
 func deliver(t *testing.T, q *store.Queue, o store.Outcome) *signalbox.Job {
 	t.Helper()
 	ctx, lane, session := context.Background(), q.NewLane(), store.NewID()
-	if _, _, err := q.Open(ctx, session, time.Hour); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, session, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 2})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 2})
 	if err != nil || len(reply.Deliveries) != 1 || reply.Deliveries[0].Err != nil {
 		t.Fatal(reply, err)
 	}
@@ -147,7 +147,7 @@ func deliver(t *testing.T, q *store.Queue, o store.Outcome) *signalbox.Job {
 		}
 	}
 	lane.Next()
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{settlement}}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{settlement}}); err != nil {
 		t.Fatal(err)
 	}
 	return job

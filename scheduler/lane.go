@@ -96,7 +96,7 @@ func (c *combiner) list(anew bool) {
 		go func() { // its timeout ends it
 			ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 			defer cancel()
-			_ = c.queue.Register(ctx)
+			_ = c.queue.Presence().Register(ctx)
 		}()
 	}
 }

@@ -46,7 +46,7 @@ func (l *lookout) add(q *store.Queue) {
 func (l *lookout) look(q *store.Queue) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	if unserved, err := q.Unserved(ctx); err != nil || !unserved {
+	if unserved, err := q.Presence().Unserved(ctx); err != nil || !unserved {
 		return
 	}
 	l.log.Warn("scheduler: jobs wait in this queue, and no worker has ever worked it; is the queue's name right?",

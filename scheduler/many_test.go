@@ -84,11 +84,11 @@ func TestManyMeetMany(t *testing.T) {
 	if _, err := s.EnqueueMany(ctx, items, Queue(q.Name())); err != nil {
 		t.Fatal(err)
 	}
-	if alive, _, err := q.Open(ctx, session, time.Minute); !alive || err != nil {
+	if alive, _, err := q.Sessions().Open(ctx, session, time.Minute); !alive || err != nil {
 		t.Fatal(alive, err)
 	}
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 20})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 20})
 	if err != nil || len(reply.Deliveries) != 20 {
 		t.Fatal(reply, err)
 	}

@@ -232,14 +232,14 @@ func (r *room) listen(ctx context.Context) {
 
 // hear makes one subscription, and returns why it ended. It calls stands when Redis has confirmed it.
 func (r *room) hear(ctx context.Context, stands func()) error {
-	_, rdb, err := r.queue.Server(ctx, false)
+	_, rdb, err := r.queue.Channels().Server(ctx, false)
 	if err != nil {
 		return err
 	}
 	sub := store.Subscribe(ctx, rdb, false)
 	defer context.AfterFunc(ctx, sub.Close)()
 	defer sub.Close()
-	channel := r.queue.RoomChannel()
+	channel := r.queue.Channels().Room()
 	if err := sub.Add(ctx, []string{channel}, nil); err != nil {
 		store.SeekServers(ctx, rdb)
 		return err

@@ -112,8 +112,8 @@ func waitsFor(t *testing.T, s *Scheduler, q *store.Queue, calls int) {
 func nobodyHears(t *testing.T, rdb redis.UniversalClient, q *store.Queue) {
 	t.Helper()
 	redistest.Eventually(t, func() bool {
-		n, err := rdb.PubSubNumSub(context.Background(), q.RoomChannel()).Result()
-		return err == nil && n[q.RoomChannel()] == 0
+		n, err := rdb.PubSubNumSub(context.Background(), q.Channels().Room()).Result()
+		return err == nil && n[q.Channels().Room()] == 0
 	}, "nobody hears the channel")
 }
 
@@ -429,7 +429,7 @@ func TestWaitForRoomLooks(t *testing.T) {
 		done <- err
 	}()
 	waitsFor(t, s, q, 1)
-	if err := rdb.HDel(t.Context(), q.RoomChannel(), "max_length").Err(); err != nil { // which tells nobody
+	if err := rdb.HDel(t.Context(), q.Channels().Room(), "max_length").Err(); err != nil { // which tells nobody
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {

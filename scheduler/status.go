@@ -107,7 +107,7 @@ func (s *Scheduler) status(ctx context.Context, q *store.Queue, ref Ref) (Status
 	if v.State != signalbox.StateRunning {
 		return st, nil
 	}
-	all, err := q.Progress(ctx, v.Session)
+	all, err := q.Sessions().Progress(ctx, v.Session)
 	if err != nil {
 		return Status{}, err
 	}

@@ -58,13 +58,13 @@ func TestStatus(t *testing.T) {
 	status(signalbox.StateReady)
 
 	session, lane := store.NewSession("w"), q.NewLane()
-	if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, session, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	claim := func() store.Delivery {
 		t.Helper()
 		lane.Next()
-		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+		reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
 		if err != nil || len(reply.Deliveries) != 1 {
 			t.Fatal(reply, err)
 		}
@@ -75,12 +75,12 @@ func TestStatus(t *testing.T) {
 		r := store.Settlement{ID: d.Job.ID, Kind: d.Job.Kind, Token: d.Job.Token, Size: d.Size()}
 		change(&r)
 		lane.Next()
-		if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{r}}); err != nil {
+		if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{r}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d := claim()
-	if err := q.WriteProgress(ctx, session, time.Minute, []store.Progress{{ID: "another", Token: 1, Done: 9}, {ID: ref.ID, Token: d.Job.Token, Done: 3, Total: 7, Note: "rows", At: time.Unix(1_750_000_000, 0)}}); err != nil {
+	if err := q.Sessions().WriteProgress(ctx, session, time.Minute, []store.Progress{{ID: "another", Token: 1, Done: 9}, {ID: ref.ID, Token: d.Job.Token, Done: 3, Total: 7, Note: "rows", At: time.Unix(1_750_000_000, 0)}}); err != nil {
 		t.Fatal(err)
 	}
 	if st := status(signalbox.StateRunning); st.Progress == nil || *st.Progress != (Progress{3, 7, "rows", time.Unix(1_750_000_000, 0)}) {
@@ -122,7 +122,7 @@ func TestStatus(t *testing.T) {
 	if st, err := s.Status(ctx, ref); !errors.Is(err, ErrNotFound) || st.State != "" || !strings.Contains(err.Error(), ref.String()) {
 		t.Errorf("a job that was deleted: %+v, %v", st, err)
 	}
-	if _, err := q.Close(ctx, session, false, lane); err != nil {
+	if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -203,11 +203,11 @@ func TestStatusCodec(t *testing.T) {
 			t.Fatal(err)
 		}
 		session, lane := store.NewSession("w"), q.NewLane()
-		if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+		if _, _, err := q.Sessions().Open(ctx, session, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		lane.Next()
-		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+		reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
 		if err != nil || len(reply.Deliveries) != 1 {
 			t.Fatal(reply, err)
 		}
@@ -218,10 +218,10 @@ func TestStatusCodec(t *testing.T) {
 		}
 		lane.Next()
 		done := store.Settlement{ID: "a", Token: d.Job.Token, Outcome: store.Completed, Keep: store.Kept(&store.Attempt{Number: 1}, result)}
-		if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
+		if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := q.Close(ctx, session, false, lane); err != nil {
+		if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 			t.Fatal(err)
 		}
 		st, err := s.Status(ctx, res.Ref())
@@ -269,11 +269,11 @@ func TestStatusRights(t *testing.T) {
 		t.Errorf("a ready job: %+v, %v", st, err)
 	}
 	session, lane := store.NewSession("w"), q.NewLane()
-	if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, session, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	lane.Next()
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := s.Status(ctx, res.Ref()); err != nil || st.State != signalbox.StateRunning {
@@ -292,7 +292,7 @@ func TestStatusRights(t *testing.T) {
 	if _, err := s.Status(ctx, other.Ref()); err == nil || errors.Is(err, ErrNotFound) {
 		t.Errorf("without one of the rights: %v", err)
 	}
-	if _, err := q.Close(ctx, session, false, lane); err != nil {
+	if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -134,7 +134,7 @@ func (ws *watches) join(s *Scheduler, queue *store.Queue, one *wait) *watch {
 	w := ws.all[queue.Name()]
 	if w == nil {
 		w = &watch{
-			s: s, queue: queue, prefix: queue.EndChannel(""), news: make(chan struct{}, 1), moves: make(chan struct{}, 1),
+			s: s, queue: queue, prefix: queue.Channels().End(""), news: make(chan struct{}, 1), moves: make(chan struct{}, 1),
 			waiting: make(map[string][]*wait), due: make(map[string]struct{}), changed: make(map[string]struct{}),
 		}
 		var ctx context.Context
@@ -408,7 +408,7 @@ func (w *watch) listen(ctx context.Context) {
 
 // hear makes one subscription, and returns why it ended. It calls stands when Redis has confirmed a channel of it.
 func (w *watch) hear(ctx context.Context, stands func()) error {
-	_, rdb, err := w.queue.Server(ctx, false)
+	_, rdb, err := w.queue.Channels().Server(ctx, false)
 	if err != nil {
 		return err
 	}

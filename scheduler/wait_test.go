@@ -33,11 +33,11 @@ func newWaiting(t testing.TB, rdb, own redis.UniversalClient) *waiting {
 	w := &waiting{TB: t, s: newScheduler(t, rdb), q: checked(t, own), rdb: own, session: store.NewSession("w")}
 	w.s.endLook = time.Hour
 	w.lane = w.q.NewLane()
-	if _, _, err := w.q.Open(t.Context(), w.session, time.Hour); err != nil {
+	if _, _, err := w.q.Sessions().Open(t.Context(), w.session, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := w.q.Close(context.Background(), w.session, false, w.lane); err != nil {
+		if _, err := w.q.Sessions().Close(context.Background(), w.session, false, w.lane); err != nil {
 			t.Error(err)
 		}
 	})
@@ -63,7 +63,7 @@ func (w *waiting) run(change func(r *store.Settlement, d *store.Delivery)) {
 func (w *waiting) claim() *store.Delivery {
 	w.Helper()
 	w.lane.Next()
-	reply, err := w.q.Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Want: 1})
+	reply, err := w.q.Sessions().Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Want: 1})
 	if err != nil || len(reply.Deliveries) != 1 {
 		w.Fatal(reply, err)
 	}
@@ -75,7 +75,7 @@ func (w *waiting) settle(d *store.Delivery, change func(r *store.Settlement, d *
 	r := store.Settlement{ID: d.Job.ID, Kind: d.Job.Kind, Token: d.Job.Token, Size: d.Size()}
 	change(&r, d)
 	w.lane.Next()
-	if _, err := w.q.Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Settle: []store.Settlement{r}}); err != nil {
+	if _, err := w.q.Sessions().Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Settle: []store.Settlement{r}}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -192,7 +192,7 @@ func TestWaitForEnds(t *testing.T) {
 				return err == nil && nowErr == nil && now.Sub(begun) > 10*time.Millisecond
 			}, "its time is over")
 			w.lane.Next()
-			if reply, err := w.q.Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Want: 1}); err != nil || len(reply.Deliveries) != 0 {
+			if reply, err := w.q.Sessions().Claim(context.Background(), w.lane, &store.ClaimRequest{Session: w.session, Want: 1}); err != nil || len(reply.Deliveries) != 0 {
 				w.Fatal(reply, err)
 			}
 		}, is(signalbox.StateDead, "expired: it had not started in time")},
@@ -334,11 +334,11 @@ func TestWaitErrors(t *testing.T) {
 	}
 	w.heard(0)
 	redistest.Eventually(t, func() bool {
-		n, err := rdb.PubSubShardNumSub(context.Background(), w.q.EndChannel(ref.ID)).Result()
+		n, err := rdb.PubSubShardNumSub(context.Background(), w.q.Channels().End(ref.ID)).Result()
 		if err != nil {
-			n, err = rdb.PubSubNumSub(context.Background(), w.q.EndChannel(ref.ID)).Result() // the embedded Redis has no sharded channels
+			n, err = rdb.PubSubNumSub(context.Background(), w.q.Channels().End(ref.ID)).Result() // the embedded Redis has no sharded channels
 		}
-		return err == nil && n[w.q.EndChannel(ref.ID)] == 0
+		return err == nil && n[w.q.Channels().End(ref.ID)] == 0
 	}, "nobody hears the channel")
 }
 
@@ -456,7 +456,7 @@ func TestWaitForEndsInACluster(t *testing.T) {
 				got := w.wait(ref)
 				w.heard(1)
 				if i == 1 {
-					change(t, cluster, w.q.EndChannel(""))
+					change(t, cluster, w.q.Channels().End(""))
 				}
 				w.run(with(fmt.Sprintf(`{"N":%d}`, i)))
 				if a := <-got; a.err != nil || a.value.N != i {
@@ -531,7 +531,7 @@ func (w *waiting) enqueueMany(n int) (refs []Ref) {
 func (w *waiting) runSome(n int) int {
 	w.Helper()
 	w.lane.Next()
-	reply, err := w.q.Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Want: n})
+	reply, err := w.q.Sessions().Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Want: n})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -542,7 +542,7 @@ func (w *waiting) runSome(n int) int {
 		with(string(d.Job.Payload))(&settle[i], d)
 	}
 	w.lane.Next()
-	if _, err := w.q.Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Settle: settle}); err != nil {
+	if _, err := w.q.Sessions().Claim(w.Context(), w.lane, &store.ClaimRequest{Session: w.session, Settle: settle}); err != nil {
 		w.Fatal(err)
 	}
 	return len(settle)

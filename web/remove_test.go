@@ -95,7 +95,7 @@ func TestRemoveQueue(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, redistest.Start(t).Client())
 	s.queue("mail", "w").states("k", "acme", "boom", signalbox.Job{})
-	s.must(store.New(s.rdb, s.namespace, "old").Register(t.Context()))
+	s.must(store.New(s.rdb, s.namespace, "old").Presence().Register(t.Context()))
 	s.must(s.ins.SetSlots(t.Context(), "old", 5))
 	quiet := slog.New(slog.DiscardHandler)
 	h := s.pages(web.Config{Authorize: everybody, Logger: quiet})

@@ -62,9 +62,9 @@ type player struct {
 func (s *stage) queue(name, worker string) *player {
 	s.t.Helper()
 	q := store.New(s.rdb, s.namespace, name)
-	s.must(q.Register(s.t.Context()))
+	s.must(q.Presence().Register(s.t.Context()))
 	p := &player{Queue: q, s: s, session: store.NewSession(worker), lane: q.NewLane(), enqueue: q.NewLane()}
-	_, _, err := q.Open(s.t.Context(), p.session, time.Hour)
+	_, _, err := q.Sessions().Open(s.t.Context(), p.session, time.Hour)
 	s.must(err)
 	return p
 }
@@ -83,7 +83,7 @@ func (p *player) put(job signalbox.Job, when store.When) {
 func (p *player) claim(n int, settle ...store.Settlement) []store.Delivery {
 	p.s.t.Helper()
 	p.lane.Next()
-	reply, err := p.Claim(p.s.t.Context(), p.lane, &store.ClaimRequest{Session: p.session, Want: n, Settle: settle, Suspects: true})
+	reply, err := p.Sessions().Claim(p.s.t.Context(), p.lane, &store.ClaimRequest{Session: p.session, Want: n, Settle: settle, Suspects: true})
 	p.s.must(err)
 	if len(reply.Deliveries) != n {
 		p.s.t.Fatalf("claimed %d of %d jobs", len(reply.Deliveries), n)

@@ -81,7 +81,7 @@ func (k *keeper) endCancelled(ctx context.Context) bool {
 	}
 	k.q.mu.Unlock()
 	began := time.Now()
-	cancelled, err := k.q.own.Cancelled(ctx, running)
+	cancelled, err := k.q.own.Sessions().Cancelled(ctx, running)
 	k.q.claimer.cancel(cancelled)
 	if err != nil && ctx.Err() == nil {
 		k.q.contact.failed("look for cancelled jobs", began, err)

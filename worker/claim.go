@@ -193,7 +193,7 @@ func (c *call) send(ctx context.Context, q *store.Queue, lane *store.Lane) (*sto
 	if c.completion != nil {
 		return c.complete(ctx, q, lane)
 	}
-	return q.Claim(ctx, lane, &c.ClaimRequest)
+	return q.Sessions().Claim(ctx, lane, &c.ClaimRequest)
 }
 
 // pastSaving reports whether the queue drains, and whether making the call again is of no use then.

@@ -218,7 +218,7 @@ func TestQuietWorker(t *testing.T) {
 	r.addOne(signalbox.Job{ID: "has"})
 	get(t, first, "it has a job")
 	ins := r.inspector()
-	if err := second.queue.Register(ctx); err != nil {
+	if err := second.queue.Presence().Register(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ins.Quiet(ctx, "somebody"); !errors.Is(err, inspect.ErrNoWorker) {
@@ -317,7 +317,7 @@ func TestListeningInACluster(t *testing.T) {
 		r := newRigOn(t, cluster.Client())
 		rigs = append(rigs, r)
 		queues[r.name()] = worker.Queue{Concurrency: 1}
-		master, _, err := r.queue.Server(ctx, true)
+		master, _, err := r.queue.Channels().Server(ctx, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestListeningInACluster(t *testing.T) {
 	}
 	before := r.log.count("the queue is paused")
 	for i, r := range rigs {
-		if err := r.queue.Register(ctx); err != nil {
+		if err := r.queue.Presence().Register(ctx); err != nil {
 			t.Fatal(err)
 		}
 		r.set(ins.Pause)

@@ -70,7 +70,7 @@ func (c *copier) begin() {
 
 // run copies jobs that died, until ctx ends.
 func (c *copier) run(ctx context.Context) {
-	from := c.q.store.NewCopier()
+	from := c.q.store.Transfer().NewCopier()
 	var room <-chan time.Time // the other queue was full: ask again
 	for {
 		again := false

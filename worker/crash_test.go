@@ -274,18 +274,18 @@ func TestSecondDeathIsNoticed(t *testing.T) {
 	id := r.addOne(signalbox.Job{})
 	first, second := store.NewID(), store.NewID()
 	for _, session := range []string{first, second} {
-		if alive, _, err := r.queue.Open(ctx, session, time.Minute); err != nil || !alive {
+		if alive, _, err := r.queue.Sessions().Open(ctx, session, time.Minute); err != nil || !alive {
 			t.Fatal(alive, err)
 		}
 	}
 	lane := r.queue.NewLane()
 	lane.Next()
-	if reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: second, Want: 1}); err != nil || len(reply.Deliveries) != 1 {
+	if reply, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: second, Want: 1}); err != nil || len(reply.Deliveries) != 1 {
 		t.Fatal(reply, err)
 	}
 	opened, late := time.Now(), redistest.Lag(t, r.rdb)
 	for session, ttl := range map[string]time.Duration{first: time.Second, second: 1300 * time.Millisecond} {
-		if _, _, err := r.queue.Renew(ctx, session, ttl, ""); err != nil {
+		if _, _, err := r.queue.Sessions().Renew(ctx, session, ttl, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

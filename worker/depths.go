@@ -110,7 +110,7 @@ func depthsOf(ctx context.Context, q *store.Queue, me store.Reporter) (d looks.D
 		d, err = q.Looks().Depths(ctx)
 	}
 	if err == nil && mine {
-		flows, err = q.CountFlows(ctx)
+		flows, err = q.Flows().Count(ctx)
 	}
 	return d, flows, mine, err
 }

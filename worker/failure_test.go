@@ -369,7 +369,7 @@ func TestCrashLimit(t *testing.T) {
 			r := newRig(t)
 			id := r.addOne(signalbox.Job{})
 			for range want - 1 { // more than the default are counted by somebody with a limit as high
-				if res, err := r.queue.WithCrashLimit(store.MaxCrashLimit).Reclaim(r.die(1), false).Next(context.Background()); err != nil || len(res.Returned) != 1 {
+				if res, err := r.queue.WithCrashLimit(store.MaxCrashLimit).Sessions().Reclaim(r.die(1), false).Next(context.Background()); err != nil || len(res.Returned) != 1 {
 					t.Fatal(res, err)
 				}
 			}

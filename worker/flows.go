@@ -72,7 +72,7 @@ func (t *tender) run(ctx context.Context) {
 
 // look does what there is to do. It returns when it is to look again.
 func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
-	there, err := t.q.store.HasFlows(ctx)
+	there, err := t.q.store.Flows().Any(ctx)
 	if err != nil || !there {
 		return tendEvery, err
 	}
@@ -81,7 +81,7 @@ func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
 	}
 	next = 0
 	for n := 0; next == 0 && n < tendCalls; n++ {
-		tended, err := t.q.store.TendFlows(ctx, t.cursor)
+		tended, err := t.q.store.Flows().Tend(ctx, t.cursor)
 		if err != nil {
 			return tendEvery, err
 		}
@@ -97,12 +97,12 @@ func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
 		}
 	}
 	for page, begun := uint64(0), false; !begun || page != 0; begun = true {
-		released, cancelled, after, err := t.q.store.FlowNotes(ctx, page)
+		released, cancelled, after, err := t.q.store.Flows().Notes(ctx, page)
 		if err != nil {
 			return tendEvery, err
 		}
 		for _, name := range released {
-			if err := t.q.store.ReleaseFlow(ctx, name); err != nil {
+			if err := t.q.store.Flows().Release(ctx, name); err != nil {
 				return tendEvery, err
 			}
 			next = 0 // there may be more
@@ -122,7 +122,7 @@ func (t *tender) look(ctx context.Context) (next time.Duration, err error) {
 // pass ends the members of a batch that was cancelled, page by page, until the pass has ended. It returns when the next one is due.
 func (t *tender) pass(ctx context.Context, name string) (wait time.Duration, err error) {
 	for {
-		more, over, wait, err := t.q.store.PassFlow(ctx, name)
+		more, over, wait, err := t.q.store.Flows().Pass(ctx, name)
 		switch {
 		case err != nil:
 			return tendEvery, err

@@ -134,7 +134,7 @@ func TestBatchTimesOut(t *testing.T) {
 	if r.log.count("WARN signalbox: a batch is cancelled, since its FlowTimeout is over batch="+b.ID()) != 1 || r.log.count("since nobody has sealed it in time", "batch="+unsealed.ID()) != 1 {
 		t.Errorf("the log says %v", r.log)
 	}
-	f, found, err := r.queue.Flow(context.Background(), b.ID())
+	f, found, err := r.queue.Flows().Get(context.Background(), b.ID())
 	if err != nil || !found || !f.Over || !f.Cancelled || f.Total != 10 || f.Gone != 10 {
 		t.Errorf("%+v, %v, %v", f, found, err)
 	}
@@ -186,7 +186,7 @@ func TestBatchFailsFast(t *testing.T) {
 	if want := []string{"end", "failure"}; !slices.Equal(got.sorted(), want) {
 		t.Errorf("%v ran", got.sorted())
 	}
-	f, found, err := r.queue.Flow(context.Background(), b.ID())
+	f, found, err := r.queue.Flows().Get(context.Background(), b.ID())
 	if err != nil || !found || !f.Over || !f.Cancelled || !f.Failed || f.Dead != 1 || f.Gone != 2 {
 		t.Errorf("%+v, %v, %v", f, found, err)
 	}

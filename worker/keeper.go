@@ -104,7 +104,7 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	}
 	start, began := lease.Now(), time.Now()
 	k.q.contact.waits[lanes].begin(k.q, began)
-	alive, hints, err := k.q.own.Taking(k.takeTimes()).Open(ctx, s.id, ttl)
+	alive, hints, err := k.q.own.Taking(k.takeTimes()).Sessions().Open(ctx, s.id, ttl)
 	k.q.contact.waits[lanes].end()
 	if err != nil {
 		if ctx.Err() == nil {
@@ -133,7 +133,7 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 		k.begun = true
 		k.q.w.link.open()
 	}
-	_ = k.q.own.Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
+	_ = k.q.own.Presence().Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
 	return true
 }
 
@@ -151,7 +151,7 @@ func (k *keeper) closeSession(s *session, ends bool, lanes ...*store.Lane) {
 		times = k.takeTimes()
 	}
 	for {
-		_, err := k.q.own.Taking(times).Close(ctx, s.id, ends, lanes...)
+		_, err := k.q.own.Taking(times).Sessions().Close(ctx, s.id, ends, lanes...)
 		if errors.Is(err, redis.ErrClosed) { // hurry has closed the worker's own client
 			err = k.q.drain.why()
 		}
@@ -189,7 +189,7 @@ func (k *keeper) sweep(ctx context.Context) {
 		k.lookForProducers(ctx)
 	}
 	if !first { // open has just done it
-		_ = k.q.own.Register(ctx)
+		_ = k.q.own.Presence().Register(ctx)
 	}
 	if !k.settings.tell(ctx, "sweep") { // a sweep might drop more than Config says
 		k.q.hint(true) // a lane's call says when Redis is back
@@ -197,7 +197,7 @@ func (k *keeper) sweep(ctx context.Context) {
 	}
 	for range maxSweeps {
 		began := time.Now()
-		dropped, err := k.q.own.Sweep(ctx)
+		dropped, err := k.q.own.Sessions().Sweep(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.q.contact.failed("sweep", began, err)
 			k.q.hint(true) // a lane's call says when Redis is back

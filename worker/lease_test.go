@@ -48,7 +48,7 @@ func TestLeaseCountsFromBeforeTheCall(t *testing.T) {
 				redistest.Eventually(t, func() bool { return lease.Until().After(before) }, "the lease is renewed")
 			} else {
 				// The server already has the script, so the held call is the session's own.
-				if _, _, err := r.queue.Renew(context.Background(), "none", time.Second, ""); err != nil {
+				if _, _, err := r.queue.Sessions().Renew(context.Background(), "none", time.Second, ""); err != nil {
 					t.Fatal(err)
 				}
 				held, let := proxy.HoldReplies(r.isRenew())

@@ -127,16 +127,16 @@ func testRecovered(r *rig) {
 	ctx := context.Background()
 	id := r.addOne(signalbox.Job{MaxAttempts: 1})
 	ghost := store.NewID()
-	if alive, _, err := r.queue.Open(ctx, ghost, time.Minute); err != nil || !alive {
+	if alive, _, err := r.queue.Sessions().Open(ctx, ghost, time.Minute); err != nil || !alive {
 		r.Fatal(alive, err)
 	}
 	lane := r.queue.NewLane()
 	lane.Next()
-	reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: ghost, Want: 1})
+	reply, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: ghost, Want: 1})
 	if err != nil || len(reply.Deliveries) != 1 {
 		r.Fatal(reply, err)
 	}
-	if _, _, err := r.queue.Renew(ctx, ghost, time.Second, ""); err != nil {
+	if _, _, err := r.queue.Sessions().Renew(ctx, ghost, time.Second, ""); err != nil {
 		r.Fatal(err)
 	}
 	renewed := time.Now()

@@ -119,7 +119,7 @@ func (l *listener) tune(ctx context.Context, start func(server string, e *ear)) 
 		if s == nil {
 			continue // it opens one, and calls update
 		}
-		server, rdb, err := q.own.Server(ctx, l.sharded)
+		server, rdb, err := q.own.Channels().Server(ctx, l.sharded)
 		if err != nil {
 			l.fail(err)
 			continue
@@ -129,8 +129,8 @@ func (l *listener) tune(ctx context.Context, start func(server string, e *ear)) 
 			e = &ear{sub: store.Subscribe(ctx, rdb, l.sharded), controls: make(map[string]*queue), sessions: make(map[string]*session)}
 			wanted[server] = e
 		}
-		e.controls[q.store.Control()] = q
-		e.sessions[q.store.Channel(s.id)] = s
+		e.controls[q.store.Channels().Control()] = q
+		e.sessions[q.store.Channels().Of(s.id)] = s
 	}
 	for server, e := range wanted {
 		l.mu.Lock()
@@ -238,7 +238,7 @@ func (l *listener) heard(e *ear, m store.Message) {
 		q.keeper.look() // a message may have been missed before
 	case s == nil:
 	case m.Kind == store.Subscribed:
-		s.queue.listening(s, s.queue.store.Address(s.id, l.sharded))
+		s.queue.listening(s, s.queue.store.Channels().Address(s.id, l.sharded))
 	case m.Kind == store.Work:
 		s.queue.hint(true)
 	case m.Kind == store.Cancel:
@@ -250,7 +250,7 @@ func (l *listener) heard(e *ear, m store.Message) {
 
 // distrust makes the subscription anew that should hear the session's messages: the server says that nobody does.
 func (l *listener) distrust(s *session) {
-	channel := s.queue.store.Channel(s.id)
+	channel := s.queue.store.Channels().Of(s.id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.ears {

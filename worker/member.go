@@ -67,7 +67,7 @@ func (m *member) Enter() (*parcelseam.Origin, error) {
 func (m *member) Next() { m.lane.Next() }
 
 func (m *member) Add(ctx context.Context, items []store.Item) (store.Added, error) {
-	added, err := m.d.session.queue.store.AddMembers(ctx, m.lane, &store.Addition{
+	added, err := m.d.session.queue.store.Flows().Add(ctx, m.lane, &store.Addition{
 		Flow: m.ref, Items: items, Session: m.d.session.id, ID: m.d.id, Token: m.d.token, Before: m.added,
 	})
 	if err == nil && added.Word == "in" {

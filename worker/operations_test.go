@@ -254,7 +254,7 @@ func (r *roles) reports(queue string) {
 func (r *roles) relays(user, queue string) {
 	r.Helper()
 	q := store.New(r.client(user), "", queue)
-	if err := q.Register(r.Context()); err != nil {
+	if err := q.Presence().Register(r.Context()); err != nil {
 		r.Error(err)
 	}
 	job := &signalbox.Job{ID: "from-an-outbox", Kind: "task", Queue: queue, MaxAttempts: 1, Payload: []byte("{}")}
@@ -269,16 +269,16 @@ func (r *roles) relays(user, queue string) {
 		r.Fatal(err)
 	}
 	batch := &store.Batch{Place: store.Place{Seq: 1, Nonce: "a"}, Items: []store.Item{now, later}}
-	_, errRelay := q.Relay(r.Context(), "box", 0, batch)
-	_, errVoid := q.Relay(r.Context(), "box", 0, &store.Batch{Place: store.Place{Seq: 2, Nonce: "b"}, After: batch.Place})
+	_, errRelay := q.Outboxes().Relay(r.Context(), "box", 0, batch)
+	_, errVoid := q.Outboxes().Relay(r.Context(), "box", 0, &store.Batch{Place: store.Place{Seq: 2, Nonce: "b"}, After: batch.Place})
 	if !errors.Is(errVoid, store.ErrVoid) && errVoid != nil {
 		r.Error(errVoid)
 	}
 	_, _, errRoom := q.Room(r.Context())
-	last, errLast := q.Relayed(r.Context(), "box", 0)
-	has, errHas := q.Has(r.Context(), []store.Parcel{parcel})
-	errSet := q.SetOutbox(r.Context(), "box", "{}", time.Minute)
-	_, errGet := q.Outboxes(r.Context())
+	last, errLast := q.Outboxes().Relayed(r.Context(), "box", 0)
+	has, errHas := q.Outboxes().Has(r.Context(), []store.Parcel{parcel})
+	errSet := q.Outboxes().Set(r.Context(), "box", "{}", time.Minute)
+	_, errGet := q.Outboxes().All(r.Context())
 	if err := errors.Join(errRelay, errRoom, errLast, errHas, errSet, errGet); err != nil || last[0].Seq != 2 || !has[0] {
 		r.Errorf("a relay as the user %s: %v; the last batch is %v, its job is there: %v", user, err, last, has)
 	}

@@ -28,7 +28,7 @@ func (r *rig) inspector() *inspect.Inspector {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if err := r.queue.Register(context.Background()); err != nil { // as a producer does, in time
+	if err := r.queue.Presence().Register(context.Background()); err != nil { // as a producer does, in time
 		r.Fatal(err)
 	}
 	return ins

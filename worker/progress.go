@@ -113,7 +113,7 @@ func (k *keeper) writeProgress(ctx context.Context, s *session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(time.Second, k.q.w.cfg.SessionTTL/6))
 	defer cancel()
-	if k.q.own.WriteProgress(ctx, s.id, k.q.w.cfg.SessionTTL, jobs) != nil {
+	if k.q.own.Sessions().WriteProgress(ctx, s.id, k.q.w.cfg.SessionTTL, jobs) != nil {
 		k.q.mu.Lock()
 		s.progress.told, s.progress.written = true, time.Time{} // the next renewal writes it
 		k.q.mu.Unlock()

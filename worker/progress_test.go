@@ -66,7 +66,7 @@ func TestProgressIsShown(t *testing.T) {
 	if err != nil || len(kept) != 1 {
 		t.Fatal(kept, err)
 	}
-	if all, err := r.queue.Progress(context.Background(), kept[0].Session); err != nil || len(all) != 1 {
+	if all, err := r.queue.Sessions().Progress(context.Background(), kept[0].Session); err != nil || len(all) != 1 {
 		t.Errorf("Redis has %+v, %v: only one job that has reported still runs", all, err)
 	}
 	open()
@@ -136,7 +136,7 @@ func TestProgressIsOneWriteASecond(t *testing.T) {
 	if err != nil || len(leases) != 1 {
 		t.Fatal(leases, err)
 	}
-	if all, err := r.queue.Progress(context.Background(), leases[0].Session); err != nil || len(all) != jobs {
+	if all, err := r.queue.Sessions().Progress(context.Background(), leases[0].Session); err != nil || len(all) != jobs {
 		t.Errorf("Redis has the progress of %d jobs, %v", len(all), err)
 	}
 	t.Logf("%d reports in %v, %d writes", made, took, writes)

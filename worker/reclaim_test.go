@@ -20,12 +20,12 @@ func TestOwnSessionIsNotReclaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	ctx, lane, foreign := context.Background(), r.queue.NewLane(), store.NewID()
-	if alive, _, err := r.queue.Open(ctx, foreign, time.Hour); err != nil || !alive {
+	if alive, _, err := r.queue.Sessions().Open(ctx, foreign, time.Hour); err != nil || !alive {
 		t.Fatal(alive, err)
 	}
 	r.addOne(signalbox.Job{ID: "foreign"})
 	lane.Next()
-	if reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: foreign, Want: 1}); err != nil || len(reply.Deliveries) != 1 {
+	if reply, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: foreign, Want: 1}); err != nil || len(reply.Deliveries) != 1 {
 		t.Fatal(reply, err)
 	}
 	release, open := r.gate()

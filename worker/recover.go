@@ -89,7 +89,7 @@ func (rc *reclaimer) owns(id string) bool {
 const reclaimAgain = 250 * time.Millisecond
 
 func (rc *reclaimer) reclaimSession(ctx context.Context, id string) {
-	recovery := rc.q.store.Reclaim(id, rc.q.w.traces())
+	recovery := rc.q.store.Sessions().Reclaim(id, rc.q.w.traces())
 	for {
 		began := time.Now()
 		r, err := recovery.Next(ctx)

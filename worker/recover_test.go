@@ -26,18 +26,18 @@ import (
 func (r *rig) die(n int) (session string) {
 	r.Helper()
 	ctx, lane, session := context.Background(), r.queue.NewLane(), store.NewID()
-	if alive, _, err := r.queue.Open(ctx, session, time.Minute); err != nil || !alive {
+	if alive, _, err := r.queue.Sessions().Open(ctx, session, time.Minute); err != nil || !alive {
 		r.Fatal(alive, err)
 	}
 	for claimed := 0; claimed < n; {
 		lane.Next()
-		reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: n - claimed, Suspects: true})
+		reply, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: n - claimed, Suspects: true})
 		if err != nil || len(reply.Deliveries) == 0 {
 			r.Fatal(len(reply.Deliveries), err)
 		}
 		claimed += len(reply.Deliveries) // large jobs don't all come in one call
 	}
-	if _, _, err := r.queue.Renew(ctx, session, 0, ""); err != nil {
+	if _, _, err := r.queue.Sessions().Renew(ctx, session, 0, ""); err != nil {
 		r.Fatal(err)
 	}
 	return session
@@ -48,7 +48,7 @@ func (r *rig) poison() (id string) {
 	r.Helper()
 	id = r.addOne(signalbox.Job{})
 	for range store.CrashLimit - 1 {
-		if res, err := r.queue.Reclaim(r.die(1), false).Next(context.Background()); err != nil || len(res.Returned) != 1 {
+		if res, err := r.queue.Sessions().Reclaim(r.die(1), false).Next(context.Background()); err != nil || len(res.Returned) != 1 {
 			r.Fatal(res, err)
 		}
 	}
@@ -293,11 +293,11 @@ func TestReclaimOfAnUnheardAttempt(t *testing.T) {
 	r := newTracedRig(t)
 	r.addOne(signalbox.Job{})
 	ctx, lane, session := context.Background(), r.queue.NewLane(), store.NewID()
-	if alive, _, err := r.queue.Open(ctx, session, time.Minute); err != nil || !alive {
+	if alive, _, err := r.queue.Sessions().Open(ctx, session, time.Minute); err != nil || !alive {
 		t.Fatal(alive, err)
 	}
 	lane.Next()
-	reply, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+	reply, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
 	if err != nil || len(reply.Deliveries) != 1 {
 		t.Fatal(reply, err)
 	}
@@ -305,7 +305,7 @@ func TestReclaimOfAnUnheardAttempt(t *testing.T) {
 	_, span := r.tp.Tracer("test").Start(ctx, "the first attempt")
 	span.End()
 	lane.Next()
-	if _, err := r.queue.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{
+	if _, err := r.queue.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{
 		{ID: first.ID, Token: first.Token, Outcome: store.Retry, Span: telemetry.FormatSpan(span.SpanContext())},
 	}}); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (r *renewal) send(ctx context.Context, ttl time.Duration, times *store.Time
 	q.mu.Unlock()
 	r.start, r.began = lease.Now(), time.Now()
 	q.contact.waits[lanes].begin(q, r.began)
-	r.alive, r.hints, r.err = q.own.Taking(times).Renew(ctx, r.session.id, ttl, r.address)
+	r.alive, r.hints, r.err = q.own.Taking(times).Sessions().Renew(ctx, r.session.id, ttl, r.address)
 	q.contact.waits[lanes].end()
 	if r.err == nil && r.alive { // else it wrote nothing, and Redis may refuse to
 		q.contact.answered(r.began)

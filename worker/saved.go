@@ -222,7 +222,7 @@ func (s *saver) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), savePatience)
 	defer cancel()
 	q := s.d.session.queue
-	err := q.own.Save(ctx, s.d.session.id, s.d.id, s.d.token, &s.d.claimed, all)
+	err := q.own.Sessions().Save(ctx, s.d.session.id, s.d.id, s.d.token, &s.d.claimed, all)
 	s.dirty = err != nil
 	if errors.Is(err, store.ErrSuperseded) {
 		return signalbox.ErrSuperseded

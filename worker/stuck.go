@@ -266,7 +266,7 @@ func (k *keeper) writeStuck(ctx context.Context, s *session) {
 	s.toldStuck = len(jobs) > 0
 	k.q.mu.Unlock()
 	if needed {
-		_ = k.q.own.WriteStuck(ctx, s.id, k.q.w.cfg.SessionTTL, jobs)
+		_ = k.q.own.Sessions().WriteStuck(ctx, s.id, k.q.w.cfg.SessionTTL, jobs)
 	}
 }
 

@@ -134,7 +134,7 @@ func (cl *claimer) completing(s *session) *call {
 
 // complete makes the completion, once.
 func (c *call) complete(ctx context.Context, q *store.Queue, lane *store.Lane) (*store.ClaimReply, error) {
-	reply, err := q.Complete(ctx, lane, c.completion)
+	reply, err := q.Sessions().Complete(ctx, lane, c.completion)
 	if err != nil {
 		return nil, err
 	}

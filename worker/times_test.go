@@ -40,10 +40,10 @@ func (r *rig) history(step looks.Step) (all looks.Period) {
 func (r *rig) begins() {
 	r.Helper()
 	session := store.NewID()
-	if alive, _, err := r.queue.Open(context.Background(), session, time.Hour); err != nil || !alive {
+	if alive, _, err := r.queue.Sessions().Open(context.Background(), session, time.Hour); err != nil || !alive {
 		r.Fatal(alive, err)
 	}
-	if _, err := r.queue.Close(context.Background(), session, false); err != nil {
+	if _, err := r.queue.Sessions().Close(context.Background(), session, false); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -4,7 +4,7 @@ import "context"
 
 // lookForProducers logs, once, if nobody has ever put a job into the queue: the queue's name may be misspelt.
 func (k *keeper) lookForProducers(ctx context.Context) {
-	unused, err := k.q.own.Unused(ctx)
+	unused, err := k.q.own.Presence().Unused(ctx)
 	if err != nil {
 		return // the next sweep tries again
 	}

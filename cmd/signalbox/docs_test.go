@@ -41,7 +41,7 @@ func TestDocsStory(t *testing.T) {
 	sh.ok("enqueue", "email.welcome", `{"order":17,"to":"ann@@example.org"}`, "-q", "mail", "--id", "order-17", "--max-attempts", "1")
 	sh.works(srv)
 	sh.settled(1, 0)
-	if err := store.New(srv.Client(), sh.namespace, "mail").SetOutbox(t.Context(), "5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b", `{"at":90000000,"backlog":7,"oldest":15000000,"dead":2}`, time.Hour); err != nil {
+	if err := store.New(srv.Client(), sh.namespace, "mail").Outboxes().Set(t.Context(), "5f0c6f0c2b8f4d1e9a7b3c5d7e9f1a2b", `{"at":90000000,"backlog":7,"oldest":15000000,"dead":2}`, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	seen := 0

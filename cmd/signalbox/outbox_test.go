@@ -19,11 +19,11 @@ func TestOutboxLs(t *testing.T) {
 		t.Errorf("%q, %q, %d", out, errs, code)
 	}
 	q := store.New(srv.Client(), sh.namespace, "mail")
-	if err := q.Register(t.Context()); err != nil {
+	if err := q.Presence().Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for id, text := range map[string]string{"b0": `{"at":90000000,"backlog":7,"oldest":15000000,"dead":2,"strays":3}`, "b1": `{"at":90000000,"backlog":100000,"more":true}`, "b2": "of a later release"} {
-		if err := q.SetOutbox(t.Context(), id, text, time.Minute); err != nil {
+		if err := q.Outboxes().Set(t.Context(), id, text, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,8 +50,8 @@ func TestOutboxRm(t *testing.T) {
 	sh := newShell(t, srv)
 	ctx := t.Context()
 	q := store.New(srv.Client(), sh.namespace, "mail")
-	_, err := q.Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}})
-	if err = errors.Join(err, q.Register(ctx)); err != nil {
+	_, err := q.Outboxes().Relay(ctx, "box", 3, &store.Batch{Place: store.Place{Seq: 1, Nonce: "n"}})
+	if err = errors.Join(err, q.Presence().Register(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	if _, errs, code := sh.run("queue", "rm", "mail"); code != exitState || !strings.Contains(errs, "\n  - outbox box has sent jobs") || !strings.Contains(errs, "signalbox outbox rm mail box") {
@@ -61,15 +61,15 @@ func TestOutboxRm(t *testing.T) {
 	sh.fails(exitNotFound, []string{"no such outbox", "has sent nothing to queue mail"}, "outbox", "rm", "mail", "bix", "-y")
 	sh.fails(exitNotFound, []string{"no such queue"}, "outbox", "rm", "mial", "box", "-y")
 	sh.fails(exitUsage, []string{"signalbox_outbox_box"}, "outbox", "rm", "mail", "", "-y")
-	if err := q.SetOutbox(ctx, "box", fmt.Sprintf(`{"at":%d}`, time.Now().UnixMicro()), time.Minute); err != nil {
+	if err := q.Outboxes().Set(ctx, "box", fmt.Sprintf(`{"at":%d}`, time.Now().UnixMicro()), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	sh.fails(exitState, []string{"a relay has reported rows of queue mail"}, "outbox", "rm", "mail", "box", "-y")
-	if err := q.SetOutbox(ctx, "box", "{}", time.Millisecond); err != nil { // as a minute later
+	if err := q.Outboxes().Set(ctx, "box", "{}", time.Millisecond); err != nil { // as a minute later
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, func() bool {
-		found, err := q.Outboxes(ctx)
+		found, err := q.Outboxes().All(ctx)
 		return err == nil && len(found) == 0
 	}, "the report stays")
 	sh.terminal, sh.width, sh.in = true, 80, "n\n"

@@ -234,11 +234,11 @@ func (s *shell) complete(queue string) {
 	defer rdb.Close()
 	q := store.New(rdb, s.namespace, queue)
 	ctx, session, lane := s.t.Context(), store.NewSession("w1"), q.NewLane()
-	if _, _, err := q.Open(ctx, session, time.Minute); err != nil {
+	if _, _, err := q.Sessions().Open(ctx, session, time.Minute); err != nil {
 		s.t.Fatal(err)
 	}
 	lane.Next()
-	reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
+	reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Want: 1})
 	if err != nil || len(reply.Deliveries) != 1 {
 		s.t.Fatalf("%+v, %v", reply, err)
 	}
@@ -246,10 +246,10 @@ func (s *shell) complete(queue string) {
 	success := &store.Attempt{Number: job.Attempt, At: job.ClaimedAt, Ran: 2 * time.Second, Worker: "w1"}
 	lane.Next()
 	done := store.Settlement{ID: job.ID, Token: job.Token, Outcome: store.Completed, Keep: store.Kept(success, []byte(`{"Rows":7}`))}
-	if _, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
+	if _, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: session, Settle: []store.Settlement{done}}); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := q.Close(ctx, session, false, lane); err != nil {
+	if _, err := q.Sessions().Close(ctx, session, false, lane); err != nil {
 		s.t.Fatal(err)
 	}
 }

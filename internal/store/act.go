@@ -238,16 +238,16 @@ func parseActed(r *scripts.Reply, n int) ([]Answer, error) {
 const maxMarks = 250
 
 // Cancelled returns which of these deliveries, tokens by job ID, are of jobs that were cancelled while they run.
-func (q *Queue) Cancelled(ctx context.Context, running map[string]int64) (map[string]int64, error) {
+func (ss *Sessions) Cancelled(ctx context.Context, running map[string]int64) (map[string]int64, error) {
 	cancelled := make(map[string]int64)
 	ids := make([]string, 0, len(running))
 	for id := range running {
 		ids = append(ids, id)
 	}
 	for some := range slices.Chunk(ids, maxMarks) {
-		marks, err := q.rdb.HMGet(ctx, q.keys.Cancels, some...).Result()
+		marks, err := ss.q.rdb.HMGet(ctx, ss.q.keys.Cancels, some...).Result()
 		if err != nil {
-			scripts.SeekMaster(ctx, q.rdb, err)
+			scripts.SeekMaster(ctx, ss.q.rdb, err)
 			return cancelled, err
 		}
 		for i, mark := range marks {

@@ -415,7 +415,7 @@ func testMarkedEndsCancelled(t *testing.T, r *rig) {
 		}
 		r.lane.Next()
 		for _, what := range []string{"settled", "settled again"} {
-			reply, err := r.Claim(bg, r.lane, req)
+			reply, err := r.Sessions().Claim(bg, r.lane, req)
 			r.must(err)
 			equal(t, id+" "+what+": refused", reply.Refused, nil)
 			equal(t, id+" "+what+": overruled", reply.Overruled, want)
@@ -511,7 +511,7 @@ func testMarkedAfterTheScan(t *testing.T, r *rig) {
 	r.put("a", "b")
 	r.claim(2)
 	r.expire()
-	recovery := r.Reclaim(r.session, false)
+	recovery := r.Sessions().Reclaim(r.session, false)
 	r.must(recovery.readAll(bg))
 	recovery.read = true
 	r.cancel("a")
@@ -536,7 +536,7 @@ func testMarkedOfTheWrongType(t *testing.T, r *rig) {
 	before := r.dump()
 	for _, outcome := range []Outcome{Completed, Retry} {
 		r.lane.Next()
-		_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[1], Completed), settlement(got[0], outcome)}})
+		_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[1], Completed), settlement(got[0], outcome)}})
 		if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("%s: %v", outcome, err)
 		}
@@ -558,7 +558,7 @@ func testMarksAreFound(t *testing.T, r *rig) {
 	}
 	renewed := func() bool {
 		t.Helper()
-		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+		_, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 		r.must(err)
 		return hints.Cancels
 	}
@@ -569,7 +569,7 @@ func testMarksAreFound(t *testing.T, r *rig) {
 	equal(t, "answers", answers, slices.Repeat([]Answer{{Done, signalbox.StateRunning}}, 3))
 	same(t, "marks, by a renewal", renewed(), true)
 	running[all[maxMarks]]++ // a later delivery
-	got, err := r.Cancelled(bg, running)
+	got, err := r.Sessions().Cancelled(bg, running)
 	r.must(err)
 	same(t, "found", fmt.Sprint(got), fmt.Sprint(map[string]int64{all[0]: running[all[0]], want[2]: running[want[2]]}))
 }

@@ -26,22 +26,22 @@ func NewStored(job signalbox.Job, state signalbox.State, unique Unique) Stored {
 
 // Arrive puts jobs in, each with a receipt of its name in the same script. It returns an answer for each: Done; Changed, if there was a receipt of the name: it was put in before;
 // Gone, if the move was given up by Refuse; Occupied; KeyTaken. If it fails, it has put in those that it returns. It may be called again.
-func (q *Queue) Arrive(ctx context.Context, jobs []Arrival) ([]Answer, error) {
+func (t *Transfer) Arrive(ctx context.Context, jobs []Arrival) ([]Answer, error) {
 	all := make([]placement, len(jobs))
 	for i := range jobs {
 		all[i] = jobs[i].Stored.placed()
 		all[i].move = arrives + jobs[i].Name
 	}
-	return q.putRecords(ctx, all, false)
+	return t.putRecords(ctx, all, false)
 }
 
 // Refuse gives moves up: no Arrive of such a name puts a job in any more. It returns an answer for each: Done, or Changed if Arrive has put the job in before. It may be called again.
-func (q *Queue) Refuse(ctx context.Context, names []string) ([]Answer, error) {
+func (t *Transfer) Refuse(ctx context.Context, names []string) ([]Answer, error) {
 	all := make([]placement, len(names))
 	for i, name := range names {
 		all[i] = placement{state: gone, move: arrives + name}
 	}
-	return q.putRecords(ctx, all, false)
+	return t.putRecords(ctx, all, false)
 }
 
 // arrives stands before the name of a job that comes from another system.

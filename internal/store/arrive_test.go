@@ -12,7 +12,7 @@ func arrival(t *testing.T, q *Queue, id, name string, unique Unique) Arrival {
 	t.Helper()
 	now := time.Now().Truncate(time.Microsecond)
 	s := NewStored(signalbox.Job{ID: id, Kind: "mail", Payload: []byte("{}"), Attempt: 1, MaxAttempts: 3, EnqueuedAt: now, ScheduledAt: now, Effect: "asynq/default/" + id}, signalbox.StateScheduled, unique)
-	if err := q.Prepare(&s); err != nil {
+	if err := q.Transfer().Prepare(&s); err != nil {
 		t.Fatal(err)
 	}
 	return Arrival{Name: name, Stored: s}
@@ -21,7 +21,7 @@ func arrival(t *testing.T, q *Queue, id, name string, unique Unique) Arrival {
 // arrivesAs puts one job in and returns the answer.
 func arrivesAs(t *testing.T, q *Queue, a Arrival) Acted {
 	t.Helper()
-	answers, err := q.Arrive(t.Context(), []Arrival{a})
+	answers, err := q.Transfer().Arrive(t.Context(), []Arrival{a})
 	if err != nil || len(answers) != 1 {
 		t.Fatalf("Arrive = %v, %v", answers, err)
 	}
@@ -64,7 +64,7 @@ func TestRefuse(t *testing.T) {
 		t.Fatal(got)
 	}
 	for range 2 {
-		answers, err := q.Refuse(t.Context(), []string{"n1", "n2", "n3"})
+		answers, err := q.Transfer().Refuse(t.Context(), []string{"n1", "n2", "n3"})
 		if err != nil || len(answers) != 3 || answers[0].Acted != Changed || answers[1].Acted == Changed || answers[2].Acted == Changed {
 			t.Fatalf("Refuse = %v, %v", answers, err)
 		}

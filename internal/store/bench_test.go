@@ -38,7 +38,7 @@ func claimAll(b *testing.B, r *rig, batch int) {
 	req := &ClaimRequest{Session: r.session, Want: batch}
 	for {
 		lane.Next()
-		reply, err := r.Claim(bg, lane, req)
+		reply, err := r.Sessions().Claim(bg, lane, req)
 		if err != nil || !reply.Alive || len(reply.Refused) > 0 {
 			b.Errorf("%+v, %v", reply, err)
 			return
@@ -124,7 +124,7 @@ func BenchmarkLargeJobs(b *testing.B) {
 		}
 		req := &ClaimRequest{Session: r.session, Settle: ended[:Fit(ended)], Want: min(slots-len(running)-len(ended), MaxBatch)}
 		r.lane.Next()
-		reply, err := r.Claim(bg, r.lane, req)
+		reply, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		same(b, "refused", len(reply.Refused), 0)
 		ended, left = ended[len(req.Settle):], left-len(reply.Deliveries)
@@ -158,7 +158,7 @@ func BenchmarkReclaim(b *testing.B) {
 		r.expire()
 		r.must(r.rdb.SlowLogReset(bg).Err())
 		b.StartTimer()
-		recovery := r.Reclaim(r.session, false)
+		recovery := r.Sessions().Reclaim(r.session, false)
 		for done := false; !done; {
 			res, err := recovery.Next(bg)
 			r.must(err)

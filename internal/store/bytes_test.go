@@ -61,7 +61,7 @@ func (r *rig) drained() (calls []int) {
 			return calls
 		}
 		calls = append(calls, n)
-		again, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 100, Suspects: true})
+		again, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 100, Suspects: true})
 		r.must(err)
 		equal(r.t, "claimed by the same call", ids(again.Deliveries), ids(reply.Deliveries))
 		for part := reply.Deliveries; len(part) > 0; part = part[min(len(part), 50):] {

@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 			return rdb.HSet(bg, r.keys.Stats, "cancelled_bytes", 7).Err()
 		},
 		`waits for a wake-up and is of no session`: func(r *rig) error {
-			return rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: r.Address("other", false)}).Err()
+			return rdb.ZAdd(bg, r.keys.Idle, redis.Z{Score: 1, Member: r.Channels().Address("other", false)}).Err()
 		},
 		`odd" belongs to nothing`: func(r *rig) error { return rdb.Set(bg, r.keys.Prefix+"odd", "1", 0).Err() },
 		`inflight:" belongs to`:   func(r *rig) error { return rdb.Set(bg, r.keys.Inflight(""), "1", 0).Err() },

@@ -241,20 +241,26 @@ type ClaimReply struct {
 	known int64 // number of the lane's last call that Redis had before
 }
 
+// Sessions is a queue for its workers: they open sessions and renew them, claim jobs and settle their deliveries, and take back those of sessions that have died.
+type Sessions struct{ q *Queue }
+
+// Sessions returns the queue for its workers.
+func (q *Queue) Sessions() *Sessions { return &Sessions{q} }
+
 // Claim makes the request, through the lane.
-func (q *Queue) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*ClaimReply, error) {
+func (ss *Sessions) Claim(ctx context.Context, lane *Lane, req *ClaimRequest) (*ClaimReply, error) {
 	if Fit(req.Settle) < len(req.Settle) || len(req.Notes) > MaxNotes || req.Want > MaxBatch || req.Want < 0 {
 		return nil, fmt.Errorf("%w claim: %d settlements, %d notes and %d jobs wanted; in one call go %d of these settlements, at most %d notes and %d jobs",
 			signalbox.ErrInvalid, len(req.Settle), len(req.Notes), req.Want, Fit(req.Settle), MaxNotes, MaxBatch)
 	}
-	r, err := scripts.Claim.Run(ctx, q.rdb, scripts.Claim.Keys(&q.keys, lane.key, q.keys.Inflight(req.Session)), q.claimArgs(lane, req))
+	r, err := scripts.Claim.Run(ctx, ss.q.rdb, scripts.Claim.Keys(&ss.q.keys, lane.key, ss.q.keys.Inflight(req.Session)), ss.claimArgs(lane, req))
 	if err != nil {
 		return nil, err
 	}
-	reply, err := parseClaim(r, q.name, len(req.Settle))
+	reply, err := parseClaim(r, ss.q.name, len(req.Settle))
 	if err == nil {
 		for i := range reply.Deliveries {
-			reply.Deliveries[i].Job.Namespace = q.namespace
+			reply.Deliveries[i].Job.Namespace = ss.q.namespace
 		}
 		reply.Forgot = lane.forgotten(reply.known, reply.At)
 		lane.remember(req.Session, reply.known, reply.At)
@@ -322,7 +328,7 @@ func lateOf(r *scripts.Reply, i int, queue string) (list []Delivery) {
 // longest bounds a delay, so that the time it leads to is one that a double holds.
 const longest = 100 * 365 * 24 * time.Hour
 
-func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
+func (ss *Sessions) claimArgs(lane *Lane, req *ClaimRequest) []any {
 	completed := 0
 	for completed < len(req.Settle) && req.Settle[completed].deleted() {
 		completed++
@@ -341,10 +347,10 @@ func (q *Queue) claimArgs(lane *Lane, req *ClaimRequest) []any {
 		}
 	}
 	args := scripts.Claim.Args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("hold", hold),
-		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
-		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", q.room),
-		scripts.Arg("address", req.Address), scripts.Arg("leaving", scripts.Flag(req.Leaving)), scripts.Arg("worker", q.worker))
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("apart", hold),
+		scripts.Arg("keep_jobs", ss.q.kept.Jobs), scripts.Arg("keep_bytes", ss.q.kept.Bytes), scripts.Arg("keep_us", ss.q.kept.Age.Microseconds()),
+		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", ss.q.room),
+		scripts.Arg("address", req.Address), scripts.Arg("leaving", scripts.Flag(req.Leaving)), scripts.Arg("worker", ss.q.worker))
 	for i := range req.Settle[:completed] {
 		args = append(args, req.Settle[i].ID, req.Settle[i].Token)
 	}

@@ -145,7 +145,7 @@ func testNewerRecord(t *testing.T, r *rig) {
 }
 
 func testHints(t *testing.T, r *rig) {
-	alive, hints, err := r.Open(bg, r.session, time.Minute)
+	alive, hints, err := r.Sessions().Open(bg, r.session, time.Minute)
 	r.must(err)
 	if !alive || hints.Next <= 59*time.Second || hints.Next > time.Minute {
 		t.Errorf("alive %v, next in %v; want the end of the session", alive, hints.Next)
@@ -165,7 +165,7 @@ func testHints(t *testing.T, r *rig) {
 
 func (r *rig) renewed() Hints {
 	r.t.Helper()
-	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
+	alive, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	if !alive {
 		r.t.Fatal("the session is over")
@@ -185,7 +185,7 @@ func TestBadFence(t *testing.T) {
 		r.must(r.rdb.Set(bg, r.keys.Fence, bad, 0).Err())
 		before := r.dump()
 		r.lane.Next()
-		_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
+		_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 		if err == nil || !strings.HasPrefix(err.Error(), "ERR signalbox: the fence") {
 			t.Errorf("fence %q: %v", bad, err)
 		}
@@ -205,7 +205,7 @@ func TestGarbageInKeys(t *testing.T) {
 	d := r.claim(1)[0]
 	r.must(r.rdb.HSet(bg, r.keys.Inflight(r.session), "x", "garbage", "y", "nan", "z", "", "w", "1e3s").Err())
 	equal(t, "claimed", ids(r.claim(1)), []string{"b"})
-	again, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1}) // reads the whole hash
+	again, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1}) // reads the whole hash
 	r.must(err)
 	equal(t, "claimed by the same call", ids(again.Deliveries), []string{"b"})
 	equal(t, "refused", r.settle(Settlement{ID: "x", Token: 5, Outcome: Completed}, settlement(d, Completed)), []int{0})

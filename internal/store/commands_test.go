@@ -83,7 +83,7 @@ func TestCommandsSuffice(t *testing.T) {
 				if _, err := Queues(bg, rdb, ""); err != nil {
 					t.Errorf("the queues as %s: %v", name, err)
 				}
-				if _, err := New(rdb, "", redistest.Name(t)).Known(bg); err != nil {
+				if _, err := New(rdb, "", redistest.Name(t)).Presence().Known(bg); err != nil {
 					t.Errorf("whether a queue is known as %s: %v", name, err)
 				}
 				if _, here, err := r.Settings().Quiet(bg, "me", true); (err != nil || !here) && role == server.Operator {
@@ -110,7 +110,7 @@ func TestCommandsSuffice(t *testing.T) {
 						}
 					}
 				}
-				if _, err := r.Stuck(bg, "s"); err != nil {
+				if _, err := r.Sessions().Stuck(bg, "s"); err != nil {
 					t.Errorf("its stuck handlers as %s: %v", name, err)
 				}
 				if _, err := r.Looks().Leases(bg); err != nil {
@@ -123,20 +123,20 @@ func TestCommandsSuffice(t *testing.T) {
 					t.Errorf("a doctor as %s: %v", name, err)
 				}
 			case server.Worker:
-				if _, err := r.Cancelled(bg, map[string]int64{"f1": 1}); err != nil {
+				if _, err := r.Sessions().Cancelled(bg, map[string]int64{"f1": 1}); err != nil {
 					t.Errorf("its cancelled jobs as %s: %v", name, err)
 				}
-				if err := r.WriteStuck(bg, "s", time.Minute, []Stuck{{ID: "a"}}); err != nil {
+				if err := r.Sessions().WriteStuck(bg, "s", time.Minute, []Stuck{{ID: "a"}}); err != nil {
 					t.Errorf("a stuck handler as %s: %v", name, err)
 				}
-				if err := r.WriteStuck(bg, "s", time.Minute, nil); err != nil {
+				if err := r.Sessions().WriteStuck(bg, "s", time.Minute, nil); err != nil {
 					t.Errorf("no stuck handler as %s: %v", name, err)
 				}
-				if err := r.Save(bg, "s", "a", 1, &Delivery{record: wire.AppendRecord(nil, &signalbox.Job{Kind: "k"})}, []byte("x")); !errors.Is(err, ErrSuperseded) {
+				if err := r.Sessions().Save(bg, "s", "a", 1, &Delivery{record: wire.AppendRecord(nil, &signalbox.Job{Kind: "k"})}, []byte("x")); !errors.Is(err, ErrSuperseded) {
 					t.Errorf("saving as %s: %v", name, err)
 				}
 				for _, jobs := range [][]Progress{{{ID: "a"}}, nil} {
-					if err := r.WriteProgress(bg, "s", time.Minute, jobs); err != nil {
+					if err := r.Sessions().WriteProgress(bg, "s", time.Minute, jobs); err != nil {
 						t.Errorf("progress as %s: %v", name, err)
 					}
 				}
@@ -146,7 +146,7 @@ func TestCommandsSuffice(t *testing.T) {
 				for _, sharded := range []bool{false, true} {
 					subscribes(t, rdb, r.Queue, sharded)
 				}
-				if _, err := r.Unused(bg); err != nil {
+				if _, err := r.Presence().Unused(bg); err != nil {
 					t.Errorf("whether it is used as %s: %v", name, err)
 				}
 			case server.Producer, server.Reporter:
@@ -154,7 +154,7 @@ func TestCommandsSuffice(t *testing.T) {
 					"the time":             func() error { _, err := r.Now(bg); return err },
 					"that it takes writes": func() error { return r.TakesWrites(bg) },
 					"what runs":            func() error { _, err := r.Looks().Running(bg, []string{"a"}); return err },
-					"whether it is served": func() error { _, err := r.Unserved(bg); return err },
+					"whether it is served": func() error { _, err := r.Presence().Unserved(bg); return err },
 				} {
 					if err := call(); err != nil {
 						t.Errorf("%s as %s: %v", what, name, err)
@@ -171,14 +171,14 @@ func subscribes(t *testing.T, rdb redis.UniversalClient, q *Queue, sharded bool)
 	t.Helper()
 	sub := Subscribe(bg, rdb, sharded)
 	defer sub.Close()
-	err := sub.Add(bg, []string{q.Control()}, []string{q.Channel("a")})
+	err := sub.Add(bg, []string{q.Channels().Control()}, []string{q.Channels().Of("a")})
 	for range 2 {
 		if err == nil {
 			_, err = sub.Next(bg, func(string) bool { return true })
 		}
 	}
 	if err == nil {
-		err = sub.Drop(bg, []string{q.Channel("a")})
+		err = sub.Drop(bg, []string{q.Channels().Of("a")})
 	}
 	if err == nil {
 		_, err = sub.Next(bg, func(string) bool { return true })

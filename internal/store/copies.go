@@ -29,7 +29,7 @@ type Copier struct {
 }
 
 // NewCopier returns a Copier. It calls nothing.
-func (q *Queue) NewCopier() *Copier { return &Copier{q: q} }
+func (t *Transfer) NewCopier() *Copier { return &Copier{q: t.q} }
 
 // Noted returns a page of the IDs of jobs that died and are to be copied, and the cursor of the next page: 0 behind the last one. The
 // first page has the cursor 0. An ID may come twice.
@@ -181,13 +181,13 @@ func (c *Copier) put(ctx context.Context, to string, items []Item) error {
 		c.lane, c.listed = c.to.NewLane(), false
 	}
 	if !c.listed {
-		c.listed = c.to.Register(ctx) == nil // for tools; a user may lack the right
+		c.listed = c.to.Presence().Register(ctx) == nil // for tools; a user may lack the right
 	}
 	// A call whose reply is lost is not made again in its lane: the same jobs in a new call meet the first copies.
 	c.lane.Next()
 	fates, err := c.to.Enqueue(ctx, c.lane, items)
 	if err == nil && fates.Anew() {
-		c.listed = c.to.Register(ctx) == nil // it may have been removed since
+		c.listed = c.to.Presence().Register(ctx) == nil // it may have been removed since
 	}
 	if err == nil && fates.Full() != (Length{}) {
 		err = c.to.FullError(fates.Full()) // the copies that are in are met when all are enqueued again

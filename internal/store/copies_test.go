@@ -55,7 +55,7 @@ func testCopyOfEncoded(t *testing.T, r *rig) {
 		t.Errorf("the payload is edited: %v", err)
 	}
 	moved := r.other()
-	_, err = r.Move(bg, moved.Name(), []string{"a"})
+	_, err = r.Transfer().Move(bg, moved.Name(), []string{"a"})
 	r.must(err)
 	got := moved.claim(1)[0].Job
 	if got.EffectKey() != key || got.Encoding != "aead" || string(got.Payload) != "sealed" {
@@ -67,7 +67,7 @@ func testCopyOfEncoded(t *testing.T, r *rig) {
 	r.must(err)
 	r.enqueued(item)
 	r.settled(r.fails(r.one(), "no"))
-	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 	got = to.claim(1)[0].Job
 	if got.EffectKey() != sealed.EffectKey() || got.Encoding != "aead" || string(got.Payload) != "sealed" {
 		t.Errorf("the copy: %+v, key %s, want %s", got, got.EffectKey(), sealed.EffectKey())
@@ -101,7 +101,7 @@ func testCopyKeepsTheEffect(t *testing.T, r *rig) {
 		}
 		r.settled(r.fails(first, "no"))
 		for death := 1; death <= 2; death++ {
-			same(t, c.name+": copies", r.copyAll(r.NewCopier()).Jobs, 1)
+			same(t, c.name+": copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 			copied := to.one()
 			if death == 2 { // the key is the same wherever it goes on
 				to.settled(settlement(copied, Dead))
@@ -126,7 +126,7 @@ func testCopyKeepsTheEffect(t *testing.T, r *rig) {
 			same(t, c.name+": effect key of the original", again.Job.EffectKey(), key)
 			r.settled(settlement(again, Dead))
 		}
-		r.copyAll(r.NewCopier())
+		r.copyAll(r.Transfer().NewCopier())
 		to.settled(settlement(to.one(), Completed))
 	}
 }
@@ -210,7 +210,7 @@ func testCopiesOfDeadJobs(t *testing.T, r *rig) {
 	}
 	r.check()
 
-	done := r.copyAll(r.NewCopier())
+	done := r.copyAll(r.Transfer().NewCopier())
 	same(t, "copies", done.Jobs, 2)
 	same(t, "to", done.To, to.Name())
 	same(t, "notes that are left", len(r.noted()), 0)
@@ -250,7 +250,7 @@ func testCopyOfACrash(t *testing.T, r *rig) {
 		r.one()
 		r.crash()
 	}
-	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 	d := to.one()
 	same(t, "of", d.Job.Headers["signalbox-dead-id"], "poison")
 	same(t, "crashes", d.Job.Crashes, 0)
@@ -270,7 +270,7 @@ func testCopierDies(t *testing.T, r *rig) {
 			jobs++
 			id := "j" + strconv.Itoa(jobs)
 			r.bury(Dead, id)
-			_, err := r.mover(&mortal{calls: calls, lost: lost}).NewCopier().Copy(bg, []string{id})
+			_, err := r.mover(&mortal{calls: calls, lost: lost}).Transfer().NewCopier().Copy(bg, []string{id})
 			if survives := calls == steps && !lost; survives != (err == nil) || err != nil && !errors.Is(err, errDied) {
 				t.Errorf("it dies after %d calls, %v: %v", calls, lost, err)
 			}
@@ -278,7 +278,7 @@ func testCopierDies(t *testing.T, r *rig) {
 				t.Errorf("it dies after %d calls, %v: %d copies", calls, lost, copies)
 			}
 			same(t, id+": jobs that are noted", len(r.noted()), map[bool]int{true: 1}[calls < steps])
-			r.copyAll(r.NewCopier())
+			r.copyAll(r.Transfer().NewCopier())
 			same(t, id+": jobs that are noted then", len(r.noted()), 0)
 			same(t, id+": copies", to.counts().Ready, int64(jobs))
 		}
@@ -289,7 +289,7 @@ func testCopierDies(t *testing.T, r *rig) {
 // A job that was retried and died again is copied again. The note of its new death stays when that of the first goes.
 func testCopiesOfEachDeath(t *testing.T, r *rig) {
 	to := r.copyTo()
-	c := r.NewCopier()
+	c := r.Transfer().NewCopier()
 	again := func() {
 		r.later()
 		r.did(RunJobs(time.Time{}), "a")
@@ -300,7 +300,7 @@ func testCopiesOfEachDeath(t *testing.T, r *rig) {
 	again()
 	r.copyAll(c)
 	same(t, "copies", to.counts().Ready, 2)
-	first := r.NewCopier()
+	first := r.Transfer().NewCopier()
 	again()
 	deaths, _, _, err := first.read(bg, []string{"a"})
 	r.must(err)
@@ -324,7 +324,7 @@ func testNoCopyOfOthers(t *testing.T, r *rig) {
 	r.age(r.keys.Dead, "dropped", 31*24*time.Hour)
 	same(t, "dropped", r.sweep(), 1)
 	same(t, "notes", len(r.noted()), 6)
-	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)
 	same(t, "the copy", to.one().Job.Headers["signalbox-dead-id"], "dead")
 }
@@ -342,14 +342,14 @@ func testCopyOfAHeldJob(t *testing.T, r *rig) {
 	back := to.tour(r, "c")
 	back.rounds(hasCopied)
 	same(t, "held", r.has("a")+r.has("b")+r.has("c"), "heldheldheld")
-	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 	same(t, "notes, until the others are let go", len(r.noted()), 2)
 	held.m.undo(bg, []*moving{held.moving})
 	r.must(r.rdb.ZScore(bg, r.keys.Dead, "a").Err())
 	same(t, "the copy", to.one().Job.Headers["signalbox-dead-id"], "a")
 	retried.end()
 	back.end()
-	same(t, "copies of what came back", r.copyAll(r.NewCopier()).Jobs, 1)
+	same(t, "copies of what came back", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 	same(t, "notes", len(r.noted()), 0)
 }
 
@@ -361,7 +361,7 @@ func testCopyOfAJobThatIsDeadAgain(t *testing.T, r *rig) {
 	before := r.remember()
 	r.did(RunJobs(time.Time{}), "a")
 	r.moved(to, "b")
-	c := r.NewCopier()
+	c := r.Transfer().NewCopier()
 	deaths, _, _, err := c.read(bg, []string{"a", "b"})
 	r.must(err)
 	_, _, gone := c.sort(deaths, &Copied{})
@@ -378,10 +378,10 @@ func testNoCopyOfACopy(t *testing.T, r *rig) {
 	to := r.copyTo()
 	r.must(to.Settings().SetCopies(bg, r.Name()))
 	r.bury(Dead, "a")
-	r.copyAll(r.NewCopier())
+	r.copyAll(r.Transfer().NewCopier())
 	to.settled(settlement(to.one(), Dead))
 	same(t, "notes", len(to.noted()), 1)
-	same(t, "copies of the copy", to.copyAll(to.NewCopier()).Jobs, 0)
+	same(t, "copies of the copy", to.copyAll(to.Transfer().NewCopier()).Jobs, 0)
 	same(t, "notes", len(to.noted()), 0)
 	same(t, "enqueued", r.counts().Total.Enqueued, 1)
 }
@@ -419,7 +419,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	is("the same Config where there are to be none", "")
 	r.bury(Dead, "b")
 	same(t, "notes", len(r.noted()), 0)
-	same(t, "without a setting", r.copyAll(r.NewCopier()).To, "")
+	same(t, "without a setting", r.copyAll(r.Transfer().NewCopier()).To, "")
 	same(t, "copies", to.counts().Total.Enqueued, 0)
 	if found, _ := r.findings(false); len(found) > 0 {
 		t.Errorf("the doctor finds %+v", found)
@@ -434,7 +434,7 @@ func testCopiesSettings(t *testing.T, r *rig) {
 	// Another program can write anything. Nothing is copied then, or noted, and the doctor says so.
 	r.must(r.rdb.HSet(bg, r.keys.Settings, "copy_dead", "a b").Err())
 	r.bury(Dead, "c")
-	same(t, "a strange setting", r.copyAll(r.NewCopier()).Jobs, 0)
+	same(t, "a strange setting", r.copyAll(r.Transfer().NewCopier()).Jobs, 0)
 	same(t, "notes", len(r.noted()), 0)
 	found, _ := r.findings(false)
 	if len(found) != 1 || found[0].Fault != facts.BadSetting {
@@ -460,7 +460,7 @@ func testCopiesOfUnfitJobs(t *testing.T, r *rig) {
 	record[0] = 3
 	write("newer", record)
 	write("strange", []byte("strange"))
-	done := r.copyAll(r.NewCopier())
+	done := r.copyAll(r.Transfer().NewCopier())
 	same(t, "copies", done.Jobs, 1)
 	unfit := make(map[string]error)
 	for _, u := range done.Unfit {
@@ -480,7 +480,7 @@ func testCopiesInPages(t *testing.T, r *rig) {
 	r.room = 500
 	ids := numbered("j", 30)
 	r.bury(Dead, ids...)
-	same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 30)
+	same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 30)
 	same(t, "the other queue", to.counts().Ready, 30)
 	seen := make(map[string]bool)
 	for _, d := range to.claim(30) {
@@ -488,7 +488,7 @@ func testCopiesInPages(t *testing.T, r *rig) {
 	}
 	same(t, "different jobs", len(seen), 30)
 	same(t, "notes", len(r.noted()), 0)
-	deaths, _, looked, err := r.NewCopier().read(bg, ids[:2])
+	deaths, _, looked, err := r.Transfer().NewCopier().read(bg, ids[:2])
 	r.must(err)
 	same(t, "without notes", len(deaths), 0)
 	same(t, "looked at", looked, 2)
@@ -499,7 +499,7 @@ func testCopiesRefused(t *testing.T, r *rig) {
 	to := r.copyTo()
 	r.bury(Dead, "a")
 	r.must(to.rdb.HSet(bg, to.keys.Settings, "layout", layout.Protocol+1).Err())
-	c := r.NewCopier()
+	c := r.Transfer().NewCopier()
 	_, err := c.Copy(bg, []string{"a"})
 	refused, ok := errors.AsType[*CopyError](err)
 	if !ok || refused.To != to.Name() || !errors.Is(err, signalbox.ErrOutdated) {
@@ -532,17 +532,17 @@ func testCopiesRefused(t *testing.T, r *rig) {
 func testCopyCompletedMeanwhile(t *testing.T, r *rig) {
 	to := r.copyTo()
 	r.bury(Dead, "a")
-	_, err := r.mover(&mortal{calls: 2}).NewCopier().Copy(bg, []string{"a"})
+	_, err := r.mover(&mortal{calls: 2}).Transfer().NewCopier().Copy(bg, []string{"a"})
 	if !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}
 	first := to.one()
 	to.settled(settlement(first, Completed))
-	r.copyAll(r.NewCopier())
+	r.copyAll(r.Transfer().NewCopier())
 	again := to.one()
 	same(t, "ID", again.Job.ID, first.Job.ID)
 	same(t, "effect key", again.Job.EffectKey(), first.Job.EffectKey())
-	want := r.NewCopier().id(death{id: "a", at: strconv.FormatInt(int64(r.rdb.ZScore(bg, r.keys.Dead, "a").Val()), 10)})
+	want := r.Transfer().NewCopier().id(death{id: "a", at: strconv.FormatInt(int64(r.rdb.ZScore(bg, r.keys.Dead, "a").Val()), 10)})
 	same(t, "ID", again.Job.ID, want)
 	if err := layout.ValidateID(want); err != nil || !strings.HasPrefix(want, "dead-") || len(want) != 37 {
 		t.Errorf("ID %q: %v", want, err)
@@ -553,12 +553,12 @@ func testCopyCompletedMeanwhile(t *testing.T, r *rig) {
 func testCopyDeadMeanwhile(t *testing.T, r *rig) {
 	to := r.copyTo()
 	r.bury(Dead, "a")
-	_, err := r.mover(&mortal{calls: 2}).NewCopier().Copy(bg, []string{"a"})
+	_, err := r.mover(&mortal{calls: 2}).Transfer().NewCopier().Copy(bg, []string{"a"})
 	if !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}
 	to.settled(settlement(to.one(), Dead))
-	r.copyAll(r.NewCopier())
+	r.copyAll(r.Transfer().NewCopier())
 	same(t, "the other queue", to.counts(), looks.Counts{Dead: 1, Total: looks.Totals{Enqueued: 1, Dead: 1}})
 	same(t, "notes", len(r.noted()), 0)
 }
@@ -572,7 +572,7 @@ func TestCopiesNeedRights(t *testing.T) {
 	r.bury(Dead, "a")
 	r.must(r.rdb.Do(bg, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "~"+r.keys.Prefix+"*", "&"+r.keys.Prefix+"*").Err())
 	narrow := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = "narrow", "secret" })
-	c := New(narrow, "", r.Name()).NewCopier()
+	c := New(narrow, "", r.Name()).Transfer().NewCopier()
 	_, err := c.Copy(bg, []string{"a"})
 	if refused, ok := errors.AsType[*CopyError](err); !ok || refused.To != to.Name() || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("without the other queue's keys: %v", err)

@@ -134,7 +134,7 @@ func TestDeniedActs(t *testing.T) {
 		put := func(id string, state signalbox.State, at time.Time, like string) error {
 			record, err := r.rdb.HGet(bg, r.keys.Jobs, like).Bytes()
 			r.must(err)
-			_, err = user.putRecords(bg, []placement{{id: id, state: state, at: at, record: record}}, false)
+			_, err = user.Transfer().putRecords(bg, []placement{{id: id, state: state, at: at, record: record}}, false)
 			return err
 		}
 		do := func(a Act, ids ...string) error {

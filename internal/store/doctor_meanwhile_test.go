@@ -36,7 +36,7 @@ func TestDoctorOfASessionThatEnds(t *testing.T) {
 	r.put("a")
 	r.claim(1)
 	opens := func(session string) {
-		_, _, err := r.Open(bg, session, time.Minute)
+		_, _, err := r.Sessions().Open(bg, session, time.Minute)
 		r.must(err)
 	}
 	opens("s2")
@@ -44,7 +44,7 @@ func TestDoctorOfASessionThatEnds(t *testing.T) {
 	q := r.hookedQueue(srv, func(cmd redis.Cmder, call func() error) error {
 		if !restarted && slices.Contains(cmd.Args(), any("session")) { // the page of s1's jobs
 			restarted = true
-			_, err := r.Close(bg, "s2", false)
+			_, err := r.Sessions().Close(bg, "s2", false)
 			r.must(err)
 			opens("s3")
 		}
@@ -69,7 +69,7 @@ func TestDoctorOfALostRegistration(t *testing.T) {
 			lost = true
 			r.claim(1)
 			r.must(r.rdb.Del(bg, r.keys.Sessions).Err())
-			_, _, err := r.Open(bg, "s3", time.Minute)
+			_, _, err := r.Sessions().Open(bg, "s3", time.Minute)
 			r.must(err)
 		}
 		return err

@@ -40,8 +40,8 @@ const confirmSlice = 500 * time.Millisecond
 // WAIT looks at the writes of its own connection. The call may have gone over another one, or have been answered as a repeated call that
 // writes nothing. So Confirm writes, too: on one connection it checks that the server has the call, sets the expiry of the lane's key, which is
 // a write, and waits. What the call wrote came before that on the same server.
-func (q *Queue) Confirm(ctx context.Context, lane *Lane, d Durability) (Reached, error) {
-	node, err := q.master(ctx, lane.key)
+func (du *Durable) Confirm(ctx context.Context, lane *Lane, d Durability) (Reached, error) {
+	node, err := du.master(ctx, lane.key)
 	if err != nil {
 		return Reached{}, err
 	}
@@ -62,7 +62,7 @@ func (q *Queue) Confirm(ctx context.Context, lane *Lane, d Durability) (Reached,
 	number, _, _ := strings.Cut(last.Val(), " ")
 	switch err := errors.Join(ignoreNil(last.Err()), mark.Err()); {
 	case err != nil:
-		q.moved(ctx, err)
+		du.moved(ctx, err)
 		return Reached{}, err
 	case number != strconv.FormatInt(lane.seq, 10) || !mark.Val():
 		return Reached{}, ErrForgotten
@@ -76,22 +76,22 @@ func (q *Queue) Confirm(ctx context.Context, lane *Lane, d Durability) (Reached,
 }
 
 // master returns the client of the server that has a key: WAIT has no key, so a client of a Cluster would send it to any server.
-func (q *Queue) master(ctx context.Context, key string) (redis.UniversalClient, error) {
-	if cluster, ok := q.rdb.(interface {
+func (du *Durable) master(ctx context.Context, key string) (redis.UniversalClient, error) {
+	if cluster, ok := du.q.rdb.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	}); ok {
 		return cluster.MasterForKey(ctx, key)
 	}
-	return q.rdb, nil
+	return du.q.rdb, nil
 }
 
 // moved has a client of a Cluster look for the server of the key again.
-func (q *Queue) moved(ctx context.Context, err error) {
-	if cluster, ok := q.rdb.(interface{ ReloadState(ctx context.Context) }); ok {
+func (du *Durable) moved(ctx context.Context, err error) {
+	if cluster, ok := du.q.rdb.(interface{ ReloadState(ctx context.Context) }); ok {
 		cluster.ReloadState(ctx)
 		return
 	}
-	scripts.SeekMaster(ctx, q.rdb, err)
+	scripts.SeekMaster(ctx, du.q.rdb, err)
 }
 
 func ignoreNil(err error) error {
@@ -103,8 +103,8 @@ func ignoreNil(err error) error {
 
 // HasAOF returns an error if the queue's server can't wait for its disk: it has no WAITAOF, or no append-only file. An error of another kind, such as
 // that of a broken connection, is nil: it says nothing of that.
-func (q *Queue) HasAOF(ctx context.Context) error {
-	node, err := q.master(ctx, q.keys.Jobs)
+func (du *Durable) HasAOF(ctx context.Context) error {
+	node, err := du.master(ctx, du.q.keys.Jobs)
 	if err != nil {
 		return nil
 	}

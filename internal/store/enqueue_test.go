@@ -332,7 +332,7 @@ func testBatchLimits(t *testing.T, r *rig) {
 		t.Errorf("no items: %v, %v", fresh, err)
 	}
 	for _, req := range []ClaimRequest{{Want: MaxBatch + 1}, {Want: -1}, {Settle: make([]Settlement, MaxBatch+1)}} {
-		if _, err := r.Claim(bg, r.lane, &req); !errors.Is(err, signalbox.ErrInvalid) {
+		if _, err := r.Sessions().Claim(bg, r.lane, &req); !errors.Is(err, signalbox.ErrInvalid) {
 			t.Errorf("%d wanted, %d settled: %v", req.Want, len(req.Settle), err)
 		}
 	}

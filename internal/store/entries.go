@@ -266,7 +266,7 @@ func (c *Cron) RunEntry(ctx context.Context, name, id string) (known bool, err e
 	lane.Next()
 	fates, err := c.q.Enqueue(ctx, lane, []Item{item})
 	if err == nil && fates.Anew() {
-		_ = c.q.Register(ctx) // for tools; a user may lack the right
+		_ = c.q.Presence().Register(ctx) // for tools; a user may lack the right
 	}
 	var refused redis.Error // before the first write, as this is the lane's first call
 	switch {

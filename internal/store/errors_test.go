@@ -57,7 +57,7 @@ func operations() []operation {
 			unread = fewer
 		}
 		return operation{name: "settle " + string(o), unread: unread, call: func(r *rig, got []Delivery) error {
-			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
+			reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], o)}})
 			if err == nil && len(reply.Refused) > 0 {
 				return errors.New("it was refused")
 			}
@@ -79,18 +79,18 @@ func operations() []operation {
 	}
 	ref := facts.FlowRef{Name: "flow", Mark: "aaaaa"}
 	made := func(r *rig) {
-		_, _, err := r.CreateFlow(bg, ref, FlowTerms{Within: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+		_, _, err := r.Flows().Create(bg, ref, FlowTerms{Within: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
 		r.must(err)
 		joins := r.item("member", When{After: time.Hour}, 0)
 		joins.Join(ref)
 		lane := r.NewLane()
 		lane.Next()
-		_, err = r.AddMembers(bg, lane, &Addition{Flow: ref, Items: []Item{joins}, Digest: "a"})
+		_, err = r.Flows().Add(bg, lane, &Addition{Flow: ref, Items: []Item{joins}, Digest: "a"})
 		r.must(err)
 	}
 	ops := []operation{
 		{name: "enqueue callbacks", call: func(r *rig, _ []Delivery) error {
-			_, _, err := r.CreateFlow(bg, ref, FlowTerms{Within: time.Hour, Timeout: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
+			_, _, err := r.Flows().Create(bg, ref, FlowTerms{Within: time.Hour, Timeout: time.Hour}, []Callback{{AwaitsEnd, r.item("end", When{}, 0)}})
 			return err
 		}},
 		{name: "enqueue members", flow: made, call: func(r *rig, _ []Delivery) error {
@@ -98,24 +98,24 @@ func operations() []operation {
 			for i := range items {
 				items[i].Join(ref)
 			}
-			added, err := r.AddMembers(bg, r.producer, &Addition{Flow: ref, Items: items, First: 1, Digest: "b"})
+			added, err := r.Flows().Add(bg, r.producer, &Addition{Flow: ref, Items: items, First: 1, Digest: "b"})
 			if err == nil && added.Word+added.Fates.list != "in111" {
 				return fmt.Errorf("got %s %q", added.Word, added.Fates.list)
 			}
 			return err
 		}},
-		{name: "seal", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.SealFlow(bg, ref, Sealing{}); return err }},
-		{name: "cancel a flow", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.CancelFlow(bg, ref); return err }},
+		{name: "seal", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.Flows().Seal(bg, ref, Sealing{}); return err }},
+		{name: "cancel a flow", flow: made, call: func(r *rig, _ []Delivery) error { _, err := r.Flows().Cancel(bg, ref); return err }},
 		{
-			name: "pass", call: func(r *rig, _ []Delivery) error { _, _, _, err := r.PassFlow(bg, ref.Name); return err },
+			name: "pass", call: func(r *rig, _ []Delivery) error { _, _, _, err := r.Flows().Pass(bg, ref.Name); return err },
 			flow: func(r *rig) {
 				made(r)
-				_, err := r.CancelFlow(bg, ref)
+				_, err := r.Flows().Cancel(bg, ref)
 				r.must(err)
 			},
 		},
 		{
-			name: "tend", call: func(r *rig, _ []Delivery) error { _, err := r.TendFlows(bg, "0"); return err },
+			name: "tend", call: func(r *rig, _ []Delivery) error { _, err := r.Flows().Tend(bg, "0"); return err },
 			flow: func(r *rig) {
 				made(r)
 				r.must(r.rdb.ZAdd(bg, r.keys.FlowTimes, z(1, ref.Name)).Err())
@@ -124,7 +124,7 @@ func operations() []operation {
 		{
 			name: "remove",
 			call: func(r *rig, _ []Delivery) error {
-				if reasons, err := r.Remove(bg, Removal{}); err != nil || len(reasons) < 3 {
+				if reasons, err := r.Presence().Remove(bg, Removal{}); err != nil || len(reasons) < 3 {
 					return fmt.Errorf("%w: %v", err, reasons)
 				}
 				return nil
@@ -148,7 +148,7 @@ func operations() []operation {
 			name: "relay",
 			call: func(r *rig, _ []Delivery) error {
 				items := []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0), r.grouped("g1", "ga", When{}, 0), r.grouped("g2", "sa", When{After: time.Hour}, 0)}
-				_, err := r.Relay(bg, "box", 1, &Batch{Place: Place{1, "n1"}, Items: items})
+				_, err := r.Outboxes().Relay(bg, "box", 1, &Batch{Place: Place{1, "n1"}, Items: items})
 				return err
 			},
 			unread: func(r *rig) []string {
@@ -159,7 +159,7 @@ func operations() []operation {
 			name: "then",
 			call: func(r *rig, got []Delivery) error {
 				items := []Item{r.item("new", When{}, 0), r.item("later", When{After: time.Hour}, 0), r.grouped("g1", "ga", When{}, 0), r.grouped("g2", "sa", When{After: time.Hour}, 0)}
-				reply, err := r.Complete(bg, r.lane, &Completion{r.session, settlement(got[0], Completed), items})
+				reply, err := r.Sessions().Complete(bg, r.lane, &Completion{r.session, settlement(got[0], Completed), items})
 				if err == nil && len(reply.Refused) > 0 {
 					return errors.New("it was refused")
 				}
@@ -193,14 +193,14 @@ func operations() []operation {
 		{
 			name: "claim of groups", unread: marks, groups: true,
 			call: func(r *rig, got []Delivery) error {
-				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
+				_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
 				return err
 			},
 		},
 		{
 			name: "claim of limited groups", unread: marks, limited: true,
 			call: func(r *rig, got []Delivery) error {
-				_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
+				_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 2, Settle: []Settlement{settlement(got[0], Completed)}})
 				return err
 			},
 		},
@@ -217,39 +217,39 @@ func operations() []operation {
 		}},
 		{name: "claim", unread: marks, call: func(r *rig, got []Delivery) error {
 			all := []Settlement{settlement(got[0], Completed), settlement(got[1], Retry)}
-			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: all, Want: 2, Suspects: true, Address: r.address()})
+			reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: all, Want: 2, Suspects: true, Address: r.address()})
 			if err == nil && (!reply.Alive || len(reply.Deliveries) != 2 || len(reply.Refused) > 0) {
 				return fmt.Errorf("it claimed %v, refused %v", ids(reply.Deliveries), reply.Refused)
 			}
 			return err
 		}},
 		{name: "keep a completed job", unread: marks, call: func(r *rig, got []Delivery) error {
-			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{kept(got[0])}})
+			reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{kept(got[0])}})
 			if err == nil && len(reply.Refused) > 0 {
 				return errors.New("it was refused")
 			}
 			return err
 		}},
 		{name: "claim of nothing", unread: fewer, call: func(r *rig, _ []Delivery) error { // but it promotes a job
-			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: "idle"})
+			reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: "idle"})
 			if err == nil && (!reply.Alive || !reply.More) {
 				return fmt.Errorf("got %+v", reply)
 			}
 			return err
 		}},
 		{name: "open", unread: renewal, call: func(r *rig, _ []Delivery) error {
-			_, _, err := r.Open(bg, "another", time.Minute)
+			_, _, err := r.Sessions().Open(bg, "another", time.Minute)
 			return err
 		}},
 		{name: "renew", unread: renewal, call: func(r *rig, _ []Delivery) error {
-			alive, _, err := r.Renew(bg, r.session, time.Hour, "")
+			alive, _, err := r.Sessions().Renew(bg, r.session, time.Hour, "")
 			if err == nil && !alive {
 				return errors.New("it is over")
 			}
 			return err
 		}},
 		{name: "reclaim", call: func(r *rig, _ []Delivery) error {
-			res, err := r.Reclaim("crashed", false).Next(bg)
+			res, err := r.Sessions().Reclaim("crashed", false).Next(bg)
 			if err == nil && (len(res.Returned) != 2 || len(res.Dead) != 1 || len(res.Cancelled) != 1) {
 				return fmt.Errorf("it reclaimed %v", res)
 			}
@@ -258,13 +258,13 @@ func operations() []operation {
 		{
 			name: "close",
 			call: func(r *rig, _ []Delivery) error {
-				_, err := r.Close(bg, "idle", false, r.lane)
+				_, err := r.Sessions().Close(bg, "idle", false, r.lane)
 				return err
 			},
 			unread: func(r *rig) []string { return append(statistics(r), r.lane.key) },
 		},
 		{name: "close of a busy session", unread: statistics, call: func(r *rig, _ []Delivery) error {
-			left, err := r.Close(bg, r.session, false)
+			left, err := r.Sessions().Close(bg, r.session, false)
 			if err == nil && left != 2 {
 				return fmt.Errorf("%d deliveries are left", left)
 			}
@@ -357,7 +357,7 @@ func operations() []operation {
 		act("delete a job", DeleteJobs(), "cancelled2", signalbox.StateCancelled, ""),
 		{name: "put", call: func(r *rig, _ []Delivery) error {
 			record := wire.AppendRecord(nil, &signalbox.Job{Kind: "k", EnqueuedAt: time.UnixMicro(1), ScheduledAt: time.UnixMicro(2)})
-			answers, err := r.putRecords(bg, []placement{{id: "put1", state: signalbox.StateReady, record: record}, {id: "put2", state: signalbox.StateDead, at: time.Now(), record: record}}, false)
+			answers, err := r.Transfer().putRecords(bg, []placement{{id: "put1", state: signalbox.StateReady, record: record}, {id: "put2", state: signalbox.StateDead, at: time.Now(), record: record}}, false)
 			if err == nil && answers[0].Acted != Done && answers[0].Acted != Occupied {
 				return fmt.Errorf("got %+v", answers)
 			}
@@ -366,7 +366,7 @@ func operations() []operation {
 		{
 			name: "past of an outbox", acts: true,
 			call: func(r *rig, _ []Delivery) error {
-				_, err := r.PutPasts(bg, []Past{{Kind: PastOutbox, Name: "box", Shard: 7, Value: "9 abc p0"}}, false)
+				_, err := r.Transfer().PutPasts(bg, []Past{{Kind: PastOutbox, Name: "box", Shard: 7, Value: "9 abc p0"}}, false)
 				return err
 			},
 		},
@@ -378,7 +378,7 @@ func operations() []operation {
 					{Kind: PastUnique, Name: "k kmoved", Value: "8999999999999999 a"},
 					{Kind: PastDeath, Name: "moved", Value: "17"},
 				} {
-					if _, err := r.PutPasts(bg, []Past{p}, false); err != nil {
+					if _, err := r.Transfer().PutPasts(bg, []Past{p}, false); err != nil {
 						return err
 					}
 				}
@@ -396,7 +396,7 @@ func operations() []operation {
 			}
 			return err
 		}},
-		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sweep(bg); return err }},
+		{name: "sweep", call: func(r *rig, _ []Delivery) error { _, err := r.Sessions().Sweep(bg); return err }},
 		{name: "report", call: func(r *rig, _ []Delivery) error {
 			mine, err := Reporter("client").Begin(bg, r.Queue)
 			if err == nil && !mine {
@@ -579,7 +579,7 @@ func (r *rig) furnish() []Delivery {
 	crashed.expire()
 	idle := &rig{Queue: r.Queue, t: r.t, session: "idle"}
 	idle.open()
-	_, _, err := r.Open(bg, NewSession("me"), time.Minute)
+	_, _, err := r.Sessions().Open(bg, NewSession("me"), time.Minute)
 	r.must(err)
 
 	r.bury(Dead, "dead1", "dead2")
@@ -803,11 +803,11 @@ func TestClaimAgainOutOfMemory(t *testing.T) {
 	r.put("a")
 	request := &ClaimRequest{Session: r.session, Want: 2, Address: r.address()}
 	r.lane.Next()
-	first, err := r.Claim(bg, r.lane, request)
+	first, err := r.Sessions().Claim(bg, r.lane, request)
 	r.must(err)
 	r.must(r.rdb.Del(bg, r.keys.Idle).Err())
 	r.must(r.rdb.ConfigSet(bg, "maxmemory", "1").Err())
-	again, err := r.Claim(bg, r.lane, request)
+	again, err := r.Sessions().Claim(bg, r.lane, request)
 	r.must(err)
 	equal(t, "claimed again", ids(again.Deliveries), ids(first.Deliveries))
 	same(t, "registered", r.registered(), true)
@@ -878,7 +878,7 @@ func TestCrashedServer(t *testing.T) {
 	got := r.furnish()
 	before := r.dump()
 	srv.Kill()
-	if _, _, err := r.Renew(bg, r.session, time.Minute, ""); err == nil {
+	if _, _, err := r.Sessions().Renew(bg, r.session, time.Minute, ""); err == nil {
 		t.Error("a server that is dead answered")
 	}
 	srv.Restart()

@@ -114,7 +114,7 @@ func TestExpiryInAPausedQueue(t *testing.T) {
 	if reply.Next <= 0 || reply.Next > time.Minute {
 		t.Errorf("the next one expires in %v", reply.Next)
 	}
-	_, renewed, err := r.Renew(bg, r.session, time.Minute, "")
+	_, renewed, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	if renewed.Next <= 0 || renewed.Next > time.Minute {
 		t.Errorf("a renewal says that the next one expires in %v", renewed.Next)
@@ -156,10 +156,10 @@ func TestExpiryOfALostReply(t *testing.T) {
 	r.expiring(time.Hour, "", When{}, "b")
 	r.lane.Next()
 	req := ClaimRequest{Session: r.session, Want: 1}
-	_, err := r.Claim(bg, r.lane, &req)
+	_, err := r.Sessions().Claim(bg, r.lane, &req)
 	r.must(err)
 	before := r.dump()
-	reply, err := r.Claim(bg, r.lane, &req)
+	reply, err := r.Sessions().Claim(bg, r.lane, &req)
 	r.must(err)
 	equal(t, "the same job", ids(reply.Deliveries), []string{"b"})
 	equal(t, "ended again", late(reply), []string{})
@@ -215,7 +215,7 @@ func TestMoveOfExpiring(t *testing.T) {
 	r.expiring(time.Hour, "", When{After: time.Hour}, "b")
 	r.expiring(brief, "sg", When{}, "c")
 	for _, id := range []string{"a", "b", "c"} {
-		answers, err := r.Move(bg, to.Name(), []string{id})
+		answers, err := r.Transfer().Move(bg, to.Name(), []string{id})
 		r.must(err)
 		same(t, "move of "+id, answers[0].Acted, Done)
 		r.check()

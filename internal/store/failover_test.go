@@ -134,14 +134,14 @@ func (f *failoverRun) work() {
 		if session == "" {
 			session, settle = NewID(), nil
 			f.insist(func() error {
-				_, _, err := f.Open(bg, session, 3*time.Second)
+				_, _, err := f.Sessions().Open(bg, session, 3*time.Second)
 				return err
 			})
 		}
 		var reply *ClaimReply
 		lane.Next()
 		f.insist(func() (err error) {
-			reply, err = f.Claim(bg, lane, &ClaimRequest{Session: session, Settle: settle, Want: 10, Suspects: true})
+			reply, err = f.Sessions().Claim(bg, lane, &ClaimRequest{Session: session, Settle: settle, Want: 10, Suspects: true})
 			return err
 		})
 		if reply == nil {
@@ -162,14 +162,14 @@ func (f *failoverRun) work() {
 			continue
 		}
 		for _, other := range reply.Expired {
-			_, _ = f.Reclaim(other, false).Next(bg) // the next hint reports it again
+			_, _ = f.Sessions().Reclaim(other, false).Next(bg) // the next hint reports it again
 		}
 		if len(settle) == 0 {
-			_, _, _ = f.Renew(bg, session, 3*time.Second, "")
+			_, _, _ = f.Sessions().Renew(bg, session, 3*time.Second, "")
 			<-time.After(5 * time.Millisecond)
-		} else if _, _, err := f.Renew(bg, session, 3*time.Second, ""); err != nil {
+		} else if _, _, err := f.Sessions().Renew(bg, session, 3*time.Second, ""); err != nil {
 			continue // the next call will do it
 		}
 	}
-	f.insist(func() error { _, err := f.Close(bg, session, false, lane); return err })
+	f.insist(func() error { _, err := f.Sessions().Close(bg, session, false, lane); return err })
 }

@@ -50,7 +50,7 @@ func TestFlushAll(t *testing.T) {
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(old[0], Completed)}, Want: 1})
 	equal(t, "refused", reply.Refused, []int{0})
 	same(t, "alive", reply.Alive, false)
-	alive, _, err := r.Renew(bg, r.session, time.Minute, "")
+	alive, _, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive by Renew", alive, false)
 	r.session = "s2"

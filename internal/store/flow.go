@@ -101,8 +101,8 @@ func (e *FlowTaken) Error() string {
 // ErrNoFlow says that there is no such flow: none of this name was made, or it is forgotten.
 var ErrNoFlow = errors.New("store: there is no such flow")
 
-// CreateFlow makes a flow, with the jobs that wait for it. If there is one of its name, that is returned, and anew is false. The error wraps signalbox.ErrQueueFull, or is a *FlowTaken.
-func (q *Queue) CreateFlow(ctx context.Context, ref facts.FlowRef, terms FlowTerms, callbacks []Callback) (f facts.Flow, anew bool, err error) {
+// Create makes a flow, with the jobs that wait for it. If there is one of its name, that is returned, and anew is false. The error wraps signalbox.ErrQueueFull, or is a *FlowTaken.
+func (fs *Flows) Create(ctx context.Context, ref facts.FlowRef, terms FlowTerms, callbacks []Callback) (f facts.Flow, anew bool, err error) {
 	args := make([]any, 0, 4*len(callbacks))
 	for i := range callbacks {
 		c := &callbacks[i]
@@ -114,7 +114,7 @@ func (q *Queue) CreateFlow(ctx context.Context, ref facts.FlowRef, terms FlowTer
 	if terms.FailFast {
 		flags = "q"
 	}
-	r, err := q.flow(ctx, "create", ref, terms, flags, 0, args)
+	r, err := fs.call(ctx, "create", ref, terms, flags, 0, args)
 	if err != nil {
 		return facts.Flow{}, false, err
 	}
@@ -127,9 +127,9 @@ func (q *Queue) CreateFlow(ctx context.Context, ref facts.FlowRef, terms FlowTer
 			r.Fail(4, "no length")
 			return facts.Flow{}, false, r.Err
 		}
-		return facts.Flow{}, false, &signalbox.QueueFullError{Queue: q.name, Length: n.Jobs, Max: n.Max}
+		return facts.Flow{}, false, &signalbox.QueueFullError{Queue: fs.q.name, Length: n.Jobs, Max: n.Max}
 	default:
-		f, err = q.flowIn(r, ref.Name)
+		f, err = fs.read(r, ref.Name)
 		return f, word == "new", err
 	}
 }
@@ -147,22 +147,22 @@ var (
 	ErrFlowFewer = errors.New("store: the flow has more than its producer has given")
 )
 
-// SealFlow has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none; ErrFlowGap, or ErrFlowFewer with the flow: then it isn't sealed.
-func (q *Queue) SealFlow(ctx context.Context, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
-	return q.endFlow(ctx, "seal", ref, s)
+// Seal has no producer add to a flow any more. For one that is sealed it does nothing. Without a mark it is the flow that has the name. The error is ErrNoFlow if there is none; ErrFlowGap, or ErrFlowFewer with the flow: then it isn't sealed.
+func (fs *Flows) Seal(ctx context.Context, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
+	return fs.end(ctx, "seal", ref, s)
 }
 
-// CancelFlow cancels a flow, unless it is over. Its members end when passes come to them, see PassFlow.
-func (q *Queue) CancelFlow(ctx context.Context, ref facts.FlowRef) (facts.Flow, error) {
-	return q.endFlow(ctx, "cancel", ref, Sealing{})
+// Cancel cancels a flow, unless it is over. Its members end when passes come to them, see Pass.
+func (fs *Flows) Cancel(ctx context.Context, ref facts.FlowRef) (facts.Flow, error) {
+	return fs.end(ctx, "cancel", ref, Sealing{})
 }
 
-func (q *Queue) endFlow(ctx context.Context, verb string, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
+func (fs *Flows) end(ctx context.Context, verb string, ref facts.FlowRef, s Sealing) (facts.Flow, error) {
 	flags := ""
 	if s.Again {
 		flags = "r"
 	}
-	r, err := q.flow(ctx, verb, ref, FlowTerms{}, flags, s.Given, nil)
+	r, err := fs.call(ctx, verb, ref, FlowTerms{}, flags, s.Given, nil)
 	if err != nil {
 		return facts.Flow{}, err
 	}
@@ -170,7 +170,7 @@ func (q *Queue) endFlow(ctx context.Context, verb string, ref facts.FlowRef, s S
 	if word == "none" {
 		return facts.Flow{}, ErrNoFlow
 	}
-	f, err := q.flowIn(r, ref.Name)
+	f, err := fs.read(r, ref.Name)
 	switch {
 	case err != nil:
 	case word == "gap":
@@ -181,19 +181,19 @@ func (q *Queue) endFlow(ctx context.Context, verb string, ref facts.FlowRef, s S
 	return f, err
 }
 
-func (q *Queue) flow(ctx context.Context, verb string, ref facts.FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
+func (fs *Flows) call(ctx context.Context, verb string, ref facts.FlowRef, terms FlowTerms, flags string, given int64, callbacks []any) (*scripts.Reply, error) {
 	args := scripts.Flow.Args(len(callbacks), scripts.Arg("protocol", layout.Protocol), scripts.Arg("verb", verb), scripts.Arg("name", ref.Name), scripts.Arg("mark", ref.Mark),
 		scripts.Arg("within", terms.Within.Microseconds()), scripts.Arg("till", terms.Timeout.Microseconds()), scripts.Arg("flags", flags), scripts.Arg("given", given),
-		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()))
-	r, err := scripts.Flow.Run(ctx, q.rdb, scripts.Flow.Keys(&q.keys), append(args, callbacks...))
+		scripts.Arg("keep_jobs", fs.q.kept.Jobs), scripts.Arg("keep_bytes", fs.q.kept.Bytes), scripts.Arg("keep_us", fs.q.kept.Age.Microseconds()))
+	r, err := scripts.Flow.Run(ctx, fs.q.rdb, scripts.Flow.Keys(&fs.q.keys), append(args, callbacks...))
 	if err != nil {
 		return nil, err
 	}
 	return r, r.Status("ok")
 }
 
-// flowIn reads the flow in a reply.
-func (q *Queue) flowIn(r *scripts.Reply, name string) (facts.Flow, error) {
+// read reads the flow in a reply.
+func (fs *Flows) read(r *scripts.Reply, name string) (facts.Flow, error) {
 	f, ok := facts.ParseFlow(name, r.Str(3))
 	if !ok {
 		r.Fail(3, "no flow")
@@ -201,9 +201,9 @@ func (q *Queue) flowIn(r *scripts.Reply, name string) (facts.Flow, error) {
 	return f, r.Err
 }
 
-// Flow returns a flow. found is false if there is none of the name, or what there is can't be read.
-func (q *Queue) Flow(ctx context.Context, name string) (f facts.Flow, found bool, err error) {
-	text, err := q.rdb.HGet(ctx, q.keys.Flows, name).Result()
+// Get returns a flow. found is false if there is none of the name, or what there is can't be read.
+func (fs *Flows) Get(ctx context.Context, name string) (f facts.Flow, found bool, err error) {
+	text, err := fs.q.rdb.HGet(ctx, fs.q.keys.Flows, name).Result()
 	if errors.Is(err, redis.Nil) {
 		return facts.Flow{}, false, nil
 	}
@@ -211,9 +211,9 @@ func (q *Queue) Flow(ctx context.Context, name string) (f facts.Flow, found bool
 	return f, found, err
 }
 
-// Flows returns a page of the queue's flows in no order, and the cursor of the next page, which is 0 behind the last one. A flow may come twice.
-func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []facts.Flow, next uint64, err error) {
-	page, next, err := q.rdb.HScan(ctx, q.keys.Flows, cursor, "", 500).Result()
+// Page returns a page of the queue's flows in no order, and the cursor of the next page, which is 0 behind the last one. A flow may come twice.
+func (fs *Flows) Page(ctx context.Context, cursor uint64) (flows []facts.Flow, next uint64, err error) {
+	page, next, err := fs.q.rdb.HScan(ctx, fs.q.keys.Flows, cursor, "", 500).Result()
 	for i := 0; i+1 < len(page); i += 2 {
 		if f, ok := facts.ParseFlow(page[i], page[i+1]); ok {
 			flows = append(flows, f)
@@ -225,16 +225,16 @@ func (q *Queue) Flows(ctx context.Context, cursor uint64) (flows []facts.Flow, n
 // FlowCounts are how many of a queue's flows aren't over, and how many have failed, whether they are over or not.
 type FlowCounts struct{ Open, Failed int64 }
 
-// maxFlowPages is how many pages of flows CountFlows reads: some 10,000 flows.
+// maxFlowPages is how many pages of flows Count reads: some 10,000 flows.
 const maxFlowPages = 20
 
-// CountFlows counts the queue's flows, in a look at some 10,000.
-func (q *Queue) CountFlows(ctx context.Context) (n FlowCounts, err error) {
+// Count counts the queue's flows, in a look at some 10,000.
+func (fs *Flows) Count(ctx context.Context) (n FlowCounts, err error) {
 	seen := make(map[string]bool)
 	cursor := uint64(0)
 	for range maxFlowPages {
 		var flows []facts.Flow
-		flows, cursor, err = q.Flows(ctx, cursor)
+		flows, cursor, err = fs.Page(ctx, cursor)
 		if err != nil {
 			return FlowCounts{}, err
 		}
@@ -286,8 +286,8 @@ type Added struct {
 // AddedBefore is the fate of a job that the member had added in an earlier delivery.
 const AddedBefore Fate = 'w'
 
-// AddMembers puts jobs in that are members of a flow. As they are numbered, no call does so twice: also of another lane, and of another process.
-func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added, error) {
+// Add puts jobs in that are members of a flow. As they are numbered, no call does so twice: also of another lane, and of another process.
+func (fs *Flows) Add(ctx context.Context, lane *Lane, a *Addition) (Added, error) {
 	if len(a.Items) == 0 || len(a.Items) > MaxMembers {
 		return Added{}, fmt.Errorf("%w addition: %d jobs, want 1 to %d", signalbox.ErrInvalid, len(a.Items), MaxMembers)
 	}
@@ -301,7 +301,7 @@ func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added,
 		it := &a.Items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
-	r, err := scripts.Add.Run(ctx, q.rdb, scripts.Add.Keys(&q.keys, lane.key, q.keys.Inflight(a.Session)), args)
+	r, err := scripts.Add.Run(ctx, fs.q.rdb, scripts.Add.Keys(&fs.q.keys, lane.key, fs.q.keys.Inflight(a.Session)), args)
 	if err != nil {
 		return Added{}, err
 	}
@@ -337,21 +337,21 @@ func (q *Queue) AddMembers(ctx context.Context, lane *Lane, a *Addition) (Added,
 // whyFlowCancelled is what jobs have as their last error that were cancelled with their flow.
 const whyFlowCancelled = "its batch was cancelled"
 
-// PassFlow does a page of a pass that ends the members of a flow that was cancelled. more says that the pass goes on. If it has ended, others follow until the flow is over: members may have changed their
+// Pass does a page of a pass that ends the members of a flow that was cancelled. more says that the pass goes on. If it has ended, others follow until the flow is over: members may have changed their
 // places meanwhile. The next one is due after wait.
-func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wait time.Duration, err error) {
+func (fs *Flows) Pass(ctx context.Context, name string) (more, over bool, wait time.Duration, err error) {
 	for range facts.MaxTries {
-		sessions, err := q.rdb.ZRange(ctx, q.keys.Sessions, 0, facts.MaxActSessions).Result()
+		sessions, err := fs.q.rdb.ZRange(ctx, fs.q.keys.Sessions, 0, facts.MaxActSessions).Result()
 		if err != nil {
 			return false, false, 0, err
 		}
-		keys := scripts.Pass.Keys(&q.keys)
+		keys := scripts.Pass.Keys(&fs.q.keys)
 		for _, session := range sessions {
-			keys = append(keys, q.keys.Inflight(session))
+			keys = append(keys, fs.q.keys.Inflight(session))
 		}
-		r, err := scripts.Pass.Run(ctx, q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", facts.MarkOf(whyFlowCancelled)),
-			scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
-			scripts.Arg("inflight", q.keys.Inflight("")), scripts.Arg("channels", q.keys.Channel(""))))
+		r, err := scripts.Pass.Run(ctx, fs.q.rdb, keys, scripts.Pass.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("mark", facts.MarkOf(whyFlowCancelled)),
+			scripts.Arg("keep_jobs", fs.q.kept.Jobs), scripts.Arg("keep_bytes", fs.q.kept.Bytes), scripts.Arg("keep_us", fs.q.kept.Age.Microseconds()),
+			scripts.Arg("inflight", fs.q.keys.Inflight("")), scripts.Arg("channels", fs.q.keys.Channel(""))))
 		if err != nil {
 			return false, false, 0, err
 		}
@@ -366,7 +366,7 @@ func (q *Queue) PassFlow(ctx context.Context, name string) (more, over bool, wai
 	return false, false, 0, facts.ErrMoving
 }
 
-// A Tended says what a call of TendFlows has found.
+// A Tended says what a call of Tend has found.
 type Tended struct {
 	Next     time.Duration // until the next flow is to be looked at, negative: there is none
 	Cursor   string        // for the next call
@@ -374,20 +374,20 @@ type Tended struct {
 	Late     []string      // flows that were cancelled, since they had lasted too long
 }
 
-// TendFlows looks at flows whose time has come: those that nobody has sealed in time, those that last too long, and those that are forgotten. cursor is "0" at first, and then the Cursor of the call before.
-func (q *Queue) TendFlows(ctx context.Context, cursor string) (Tended, error) {
-	return q.tend(ctx, "", cursor)
+// Tend looks at flows whose time has come: those that nobody has sealed in time, those that last too long, and those that are forgotten. cursor is "0" at first, and then the Cursor of the call before.
+func (fs *Flows) Tend(ctx context.Context, cursor string) (Tended, error) {
+	return fs.tend(ctx, "", cursor)
 }
 
-// ReleaseFlow goes on with the jobs that wait for a flow.
-func (q *Queue) ReleaseFlow(ctx context.Context, name string) error {
-	_, err := q.tend(ctx, name, "")
+// Release goes on with the jobs that wait for a flow.
+func (fs *Flows) Release(ctx context.Context, name string) error {
+	_, err := fs.tend(ctx, name, "")
 	return err
 }
 
-func (q *Queue) tend(ctx context.Context, name, cursor string) (t Tended, err error) {
-	r, err := scripts.Tend.Run(ctx, q.rdb, scripts.Tend.Keys(&q.keys), scripts.Tend.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("cursor", cursor),
-		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds())))
+func (fs *Flows) tend(ctx context.Context, name, cursor string) (t Tended, err error) {
+	r, err := scripts.Tend.Run(ctx, fs.q.rdb, scripts.Tend.Keys(&fs.q.keys), scripts.Tend.Args(0, scripts.Arg("protocol", layout.Protocol), scripts.Arg("name", name), scripts.Arg("cursor", cursor),
+		scripts.Arg("keep_jobs", fs.q.kept.Jobs), scripts.Arg("keep_bytes", fs.q.kept.Bytes), scripts.Arg("keep_us", fs.q.kept.Age.Microseconds())))
 	if err != nil {
 		return t, err
 	}
@@ -408,9 +408,9 @@ func (q *Queue) tend(ctx context.Context, name, cursor string) (t Tended, err er
 	return t, r.Err
 }
 
-// FlowNotes returns a page of the flows for which there is something to do: those with jobs to be released, and those that were cancelled and aren't over. next is the cursor of the next page, 0 behind the last one.
-func (q *Queue) FlowNotes(ctx context.Context, cursor uint64) (released, cancelled []string, next uint64, err error) {
-	page, next, err := q.rdb.HScan(ctx, q.keys.FlowNotes, cursor, "", 500).Result()
+// Notes returns a page of the flows for which there is something to do: those with jobs to be released, and those that were cancelled and aren't over. next is the cursor of the next page, 0 behind the last one.
+func (fs *Flows) Notes(ctx context.Context, cursor uint64) (released, cancelled []string, next uint64, err error) {
+	page, next, err := fs.q.rdb.HScan(ctx, fs.q.keys.FlowNotes, cursor, "", 500).Result()
 	for i := 0; i+1 < len(page); i += 2 {
 		switch name, what, _ := strings.Cut(page[i], "{"); what {
 		case "":
@@ -422,8 +422,8 @@ func (q *Queue) FlowNotes(ctx context.Context, cursor uint64) (released, cancell
 	return released, cancelled, next, err
 }
 
-// HasFlows reports whether the queue has flows.
-func (q *Queue) HasFlows(ctx context.Context) (bool, error) {
-	n, err := q.rdb.Exists(ctx, q.keys.Flows).Result()
+// Any reports whether the queue has flows.
+func (fs *Flows) Any(ctx context.Context) (bool, error) {
+	n, err := fs.q.rdb.Exists(ctx, fs.q.keys.Flows).Result()
 	return n > 0, err
 }

@@ -32,7 +32,7 @@ func (r *rig) newBatch(name string, roles string) *batch {
 	for _, role := range []byte(roles) {
 		callbacks = append(callbacks, Callback{role, r.item(name+"-"+string(role), When{}, signalbox.PriorityNormal)})
 	}
-	_, anew, err := r.CreateFlow(bg, b.ref, FlowTerms{Within: time.Hour}, callbacks)
+	_, anew, err := r.Flows().Create(bg, b.ref, FlowTerms{Within: time.Hour}, callbacks)
 	r.must(err)
 	same(r.t, "the flow is new", anew, true)
 	return b
@@ -47,7 +47,7 @@ func (b *batch) add(ids ...string) string {
 		items[i].Join(b.ref)
 	}
 	b.lane.Next()
-	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: fmt.Sprint("d", b.given, strings.Join(ids, ""))})
+	added, err := b.Flows().Add(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: fmt.Sprint("d", b.given, strings.Join(ids, ""))})
 	b.must(err)
 	b.given += int64(len(items))
 	return added.Word + " " + added.Fates.list
@@ -55,14 +55,14 @@ func (b *batch) add(ids ...string) string {
 
 func (b *batch) seal() {
 	b.t.Helper()
-	_, err := b.SealFlow(bg, b.ref, Sealing{})
+	_, err := b.Flows().Seal(bg, b.ref, Sealing{})
 	b.must(err)
 }
 
 // flow returns what is counted: total, open, ok, dead, gone, waiters, lost, and flags.
 func (b *batch) flow() string {
 	b.t.Helper()
-	f, found, err := b.Flow(bg, b.ref.Name)
+	f, found, err := b.Flows().Get(bg, b.ref.Name)
 	b.must(err)
 	if !found {
 		return "none"
@@ -107,7 +107,7 @@ func TestFlowFailsAndIsRepaired(t *testing.T) {
 	r.open()
 	counts := func(when string, want FlowCounts) {
 		t.Helper()
-		got, err := r.CountFlows(bg)
+		got, err := r.Flows().Count(bg)
 		r.must(err)
 		same(t, "counts when "+when, got, want)
 	}
@@ -189,7 +189,7 @@ func TestFlowDoctor(t *testing.T) {
 	equal(t, "repaired", faults(true), want)
 	r.must(r.rdb.ConfigSet(bg, "maxmemory", "0").Err())
 	r.must(r.rdb.HDel(bg, r.keys.Flows, "bad").Err())
-	r.must(r.ReleaseFlow(bg, "mail"))
+	r.must(r.Flows().Release(bg, "mail"))
 	same(t, "the flow", c.flow(), "0 0 0 0 0 2 0 d")
 	r.check()
 	equal(t, "then", faults(false), nil)
@@ -199,9 +199,9 @@ func TestFlowDoctor(t *testing.T) {
 	r.must(r.rdb.HSet(bg, r.keys.FlowNotes, "open{x", "odd").Err())
 	r.must(r.rdb.ZAdd(bg, r.keys.FlowTimes, z(0, ""), z(0, "{"), z(0, "gone")).Err())
 	equal(t, "found", faults(true), []string{"batch  true"})
-	_, err := r.TendFlows(bg, "0")
+	_, err := r.Flows().Tend(bg, "0")
 	r.must(err)
-	r.must(r.ReleaseFlow(bg, "open"))
+	r.must(r.Flows().Release(bg, "open"))
 	equal(t, "then", faults(false), nil)
 	r.check()
 
@@ -209,14 +209,14 @@ func TestFlowDoctor(t *testing.T) {
 	e := r.newBatch("late", "e")
 	r.must(r.rdb.HSet(bg, r.keys.Flows, "late", strings.Replace(r.rdb.HGet(bg, r.keys.Flows, "late").Val(), ".u ", ".d ", 1)).Err())
 	equal(t, "found", faults(true), []string{"callback late-e true"})
-	r.must(r.ReleaseFlow(bg, "late"))
+	r.must(r.Flows().Release(bg, "late"))
 	same(t, "the flow", e.flow(), "0 0 0 0 0 1 0 d")
 
 	// One that has left its place.
 	f := r.newBatch("lost", "e")
 	r.must(r.rdb.ZRem(bg, r.keys.Awaiting, "elost{lost-e").Err())
 	equal(t, "found", faults(true), []string{"no_place lost-e true"})
-	r.must(r.ReleaseFlow(bg, "lost"))
+	r.must(r.Flows().Release(bg, "lost"))
 	f.seal()
 	same(t, "the flow", f.flow(), "0 0 0 0 0 1 0 d")
 	r.check()
@@ -229,7 +229,7 @@ func TestFlowOfTwinCallbacks(t *testing.T) {
 	r := onShared(t)
 	r.open()
 	twins := []Callback{{AwaitsSuccess, r.item("a", When{}, signalbox.PriorityNormal)}, {AwaitsEnd, r.item("b", When{}, signalbox.PriorityNormal)}, {AwaitsEnd, r.item("a", When{}, signalbox.PriorityNormal)}}
-	_, _, err := r.CreateFlow(bg, facts.FlowRef{Name: "twins", Mark: NewFlowMark()}, FlowTerms{Within: time.Hour}, twins)
+	_, _, err := r.Flows().Create(bg, facts.FlowRef{Name: "twins", Mark: NewFlowMark()}, FlowTerms{Within: time.Hour}, twins)
 	if taken, ok := errors.AsType[*FlowTaken](err); !ok || taken.ID != "a" {
 		t.Errorf("error %v", err)
 	}
@@ -248,7 +248,7 @@ func TestFlowMakesRoom(t *testing.T) {
 	defer sub.Close()
 	_, err := sub.Receive(bg)
 	r.must(err)
-	_, err = r.CancelFlow(bg, b.ref)
+	_, err = r.Flows().Cancel(bg, b.ref)
 	r.must(err)
 	message, err := sub.ReceiveTimeout(bg, 10*time.Second)
 	if m, ok := message.(*redis.Message); !ok || m.Payload != "room" {
@@ -267,20 +267,20 @@ func TestFlowOfManyCallbacks(t *testing.T) {
 	for i := range 120 {
 		callbacks = append(callbacks, Callback{"se"[i%2], r.item(fmt.Sprint("c", i), When{}, signalbox.PriorityNormal)})
 	}
-	_, _, err := r.CreateFlow(bg, many.ref, FlowTerms{Within: time.Hour}, callbacks)
+	_, _, err := r.Flows().Create(bg, many.ref, FlowTerms{Within: time.Hour}, callbacks)
 	r.must(err)
 	many.add("a")
 	many.seal()
 	r.settled(settlement(r.one(), Dead))
 	for n := 1; ; n++ {
-		released, _, _, err := r.FlowNotes(bg, 0)
+		released, _, _, err := r.Flows().Notes(bg, 0)
 		r.must(err)
 		if len(released) == 0 {
 			same(t, "calls", n, 3)
 			break
 		}
 		r.check()
-		r.must(r.ReleaseFlow(bg, released[0]))
+		r.must(r.Flows().Release(bg, released[0]))
 	}
 	same(t, "the flow", many.flow(), "1 0 0 1 0 60 60 nd")
 	same(t, "claimed", len(r.claim(100)), 60)
@@ -321,7 +321,7 @@ func TestFlowCancelled(t *testing.T) {
 		}
 		if len(items) == 150 {
 			b.lane.Next()
-			_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: "d"})
+			_, err := b.Flows().Add(bg, b.lane, &Addition{Flow: b.ref, Items: items, First: b.given, Digest: "d"})
 			r.must(err)
 			b.given += int64(len(items))
 			items = nil
@@ -331,12 +331,12 @@ func TestFlowCancelled(t *testing.T) {
 	_, err := r.Settings().Pause(bg)
 	r.must(err)
 	for range 2 {
-		_, err = r.CancelFlow(bg, b.ref)
+		_, err = r.Flows().Cancel(bg, b.ref)
 		r.must(err)
 	}
 	r.check()
 	for n := 1; ; n++ {
-		more, over, wait, err := r.PassFlow(bg, "news")
+		more, over, wait, err := r.Flows().Pass(bg, "news")
 		r.must(err)
 		if more {
 			continue
@@ -347,7 +347,7 @@ func TestFlowCancelled(t *testing.T) {
 		break
 	}
 	r.check()
-	f, _, err := r.Flow(bg, "news")
+	f, _, err := r.Flows().Get(bg, "news")
 	r.must(err)
 	left := 0
 	for _, d := range running {
@@ -364,7 +364,7 @@ func TestFlowCancelled(t *testing.T) {
 		done = append(done, settlement(d, Completed))
 	}
 	r.settled(done...)
-	_, over, _, err := r.PassFlow(bg, "news")
+	_, over, _, err := r.Flows().Pass(bg, "news")
 	r.must(err)
 	same(t, "over", over, true)
 	same(t, "the flow", b.flow(), "900 0 0 0 900 1 1 dx")
@@ -396,10 +396,10 @@ func TestFlowIsForgotten(t *testing.T) {
 		{"completed", func(b *batch) { b.settled(settlement(b.claim(1)[0], Completed)) }, "1 0 1 0 0 1 0 d", day},
 		{"failed", func(b *batch) { b.settled(settlement(b.claim(1)[0], Dead)) }, "1 0 0 1 0 0 1 nd", 30 * day},
 		{"cancelled", func(b *batch) {
-			_, err := b.CancelFlow(bg, b.ref)
+			_, err := b.Flows().Cancel(bg, b.ref)
 			b.must(err)
 			for more := true; more; {
-				more, _, _, err = b.PassFlow(bg, b.ref.Name)
+				more, _, _, err = b.Flows().Pass(bg, b.ref.Name)
 				b.must(err)
 			}
 		}, "1 0 0 0 1 0 1 dx", day},
@@ -424,7 +424,7 @@ func TestFlowIsForgotten(t *testing.T) {
 				r.must(r.rdb.HSet(bg, r.keys.Flows, "news", strings.Join(words, " ")).Err())
 				for range 2 { // the first forgets those that could be run again
 					r.must(r.rdb.ZAddXX(bg, r.keys.FlowTimes, redis.Z{Member: "news"}).Err())
-					_, err = r.TendFlows(bg, "0")
+					_, err = r.Flows().Tend(bg, "0")
 					r.must(err)
 				}
 				same(t, fmt.Sprintf("it is there %v before its time", left), b.flow() != "none", left > 0)
@@ -449,7 +449,7 @@ func TestFlowEnds(t *testing.T) {
 	}
 	b.given += int64(len(items))
 	b.lane.Next()
-	_, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
+	_, err := b.Flows().Add(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
 	r.must(err)
 	b.seal()
 	r.later()
@@ -470,11 +470,11 @@ func TestFlowStays(t *testing.T) {
 	b.add("a")
 	b.seal()
 	to := r.Sibling(r.Name() + "-to")
-	answers, err := r.Move(bg, to.Name(), []string{"a", "news-e"})
+	answers, err := r.Transfer().Move(bg, to.Name(), []string{"a", "news-e"})
 	r.must(err)
 	same(t, "moves", fmt.Sprint(answers), fmt.Sprint([]Answer{{InFlow, "ready"}, {Wrong, "awaiting"}}))
 	var stored []Stored
-	for s, err := range r.All(bg) {
+	for s, err := range r.Transfer().All(bg) {
 		r.must(err)
 		stored = append(stored, s)
 	}
@@ -504,7 +504,7 @@ func TestFlowOfUniqueMembers(t *testing.T) {
 		items = append(items, it)
 	}
 	b.lane.Next()
-	added, err := b.AddMembers(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
+	added, err := b.Flows().Add(bg, b.lane, &Addition{Flow: b.ref, Items: items, Digest: "d"})
 	r.must(err)
 	same(t, "added", added.Fates.list, "11")
 	again := r.item("b2", When{}, signalbox.PriorityHigh)
@@ -547,7 +547,7 @@ func TestFlowMemberAddsAgain(t *testing.T) {
 		}
 		lane := r.NewLane()
 		lane.Next()
-		added, err := r.AddMembers(bg, lane, &Addition{Flow: b.ref, Items: items, Session: r.session, ID: d.Job.ID, Token: d.Job.Token})
+		added, err := r.Flows().Add(bg, lane, &Addition{Flow: b.ref, Items: items, Session: r.session, ID: d.Job.ID, Token: d.Job.Token})
 		r.must(err)
 		return added.Word + added.Fates.list
 	}

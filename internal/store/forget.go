@@ -30,15 +30,15 @@ const (
 	OutboxForgotten                  // what Redis knows of it ends after ForgetAfter
 )
 
-// ForgetOutbox has what the queue knows of an outbox end after ForgetAfter, unless a relay has reported the queue. A relay that sends a batch of a shard before that
+// Forget has what the queue knows of an outbox end after ForgetAfter, unless a relay has reported the queue. A relay that sends a batch of a shard before that
 // has the shard's lane stay for good again: the script sets it without an expiry. It may be called again.
-func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, error) {
-	text, err := q.rdb.HGet(ctx, q.keys.Outboxes, outbox).Result()
+func (ob *Outboxes) Forget(ctx context.Context, outbox string) (Forgotten, error) {
+	text, err := ob.q.rdb.HGet(ctx, ob.q.keys.Outboxes, outbox).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, err
 	}
 	if err == nil {
-		now, err := q.Now(ctx)
+		now, err := ob.q.Now(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -47,8 +47,8 @@ func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, err
 			return OutboxLives, nil
 		}
 	}
-	prefix := q.keys.Prefix + "outbox:"
-	keys, err := q.Site().KeysLike(ctx, facts.Escaped(prefix+outbox)+":*")
+	prefix := ob.q.keys.Prefix + "outbox:"
+	keys, err := ob.q.Site().KeysLike(ctx, facts.Escaped(prefix+outbox)+":*")
 	if err != nil {
 		return 0, err
 	}
@@ -58,12 +58,12 @@ func (q *Queue) ForgetOutbox(ctx context.Context, outbox string) (Forgotten, err
 			return true
 		}
 		shard, err := strconv.Atoi(parts[2])
-		return err != nil || q.keys.Outbox(outbox, shard) != key
+		return err != nil || ob.q.keys.Outbox(outbox, shard) != key
 	})
 	if len(keys) == 0 {
 		return OutboxUnknown, nil
 	}
-	_, err = q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = ob.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			p.PExpire(ctx, key, ForgetAfter)
 		}

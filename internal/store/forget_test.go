@@ -15,7 +15,7 @@ func TestForgetOutbox(t *testing.T) {
 	r := unchecked(t, redistest.Start(t).Client())
 	forget := func(what, box string, want Forgotten) {
 		t.Helper()
-		got, err := r.ForgetOutbox(bg, box)
+		got, err := r.Outboxes().Forget(bg, box)
 		r.must(err)
 		same(t, what, got, want)
 	}
@@ -34,7 +34,7 @@ func TestForgetOutbox(t *testing.T) {
 	send := func(box string, shard int, seq int64, after Place) Place {
 		t.Helper()
 		p := Place{Seq: seq, Nonce: fmt.Sprint("n", seq)}
-		_, err := r.Relay(bg, box, shard, &Batch{Place: p, After: after, Items: []Item{r.item(NewID(), When{}, 0)}})
+		_, err := r.Outboxes().Relay(bg, box, shard, &Batch{Place: p, After: after, Items: []Item{r.item(NewID(), When{}, 0)}})
 		r.must(err)
 		return p
 	}
@@ -50,13 +50,13 @@ func TestForgetOutbox(t *testing.T) {
 	// Its relays run.
 	at := func(ago time.Duration) string { return fmt.Sprintf(`{"at":%d}`, time.Now().Add(-ago).UnixMicro()) }
 	for what, text := range map[string]string{"a report": at(time.Second), "one of a database whose clock is ahead": at(-time.Hour), "one of a later release": "x"} {
-		r.must(r.SetOutbox(bg, "b*x", text, time.Minute))
+		r.must(r.Outboxes().Set(bg, "b*x", text, time.Minute))
 		forget(what, "b*x", OutboxLives)
 		same(t, what, ttl("b*x", 0), -1)
 	}
 	// Reports of others keep an old one of it.
-	r.must(r.SetOutbox(bg, "bax", at(0), time.Minute))
-	r.must(r.SetOutbox(bg, "b*x", at(6*time.Minute), time.Minute))
+	r.must(r.Outboxes().Set(bg, "bax", at(0), time.Minute))
+	r.must(r.Outboxes().Set(bg, "b*x", at(6*time.Minute), time.Minute))
 	for range 2 { // it may be called again
 		forget("its relays have ended", "b*x", OutboxForgotten)
 	}
@@ -68,7 +68,7 @@ func TestForgetOutbox(t *testing.T) {
 	keeps("after", "outbox b*", "outbox b*x:1", "outbox bax")
 
 	// A relay that comes back finds what it has sent, and what it goes on with stays.
-	places, err := r.Relayed(bg, "b*x", 0)
+	places, err := r.Outboxes().Relayed(bg, "b*x", 0)
 	r.must(err)
 	same(t, "the last batch", places[0], last)
 	send("b*x", 0, 2, last)

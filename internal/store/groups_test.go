@@ -429,7 +429,7 @@ func TestMoveOfGroups(t *testing.T) {
 	to.open()
 	move := func(ids ...string) {
 		t.Helper()
-		answers, err := r.Move(bg, to.Name(), ids)
+		answers, err := r.Transfer().Move(bg, to.Name(), ids)
 		r.must(err)
 		for i, answer := range answers {
 			same(t, "move of "+ids[i], answer.Acted, Done)
@@ -472,7 +472,7 @@ func TestSuspectInALine(t *testing.T) {
 	same(t, "suspects", r.rdb.LLen(bg, r.keys.ReadySuspect).Val(), 1)
 	to.putIn("sa", "b1", "b2")
 	b1 := to.one()
-	_, err := r.Move(bg, to.Name(), []string{"a1"})
+	_, err := r.Transfer().Move(bg, to.Name(), []string{"a1"})
 	r.must(err)
 	r.check()
 	same(t, "what is kept of the group that has gone", r.rdb.Exists(bg, r.keys.Groups).Val(), 0)
@@ -538,7 +538,7 @@ func TestPriorityOfASuspectInALine(t *testing.T) {
 	}
 	to.putIn("sa", "b1", "b2")
 	b1 := to.one()
-	_, err := r.Move(bg, to.Name(), []string{"a1"})
+	_, err := r.Transfer().Move(bg, to.Name(), []string{"a1"})
 	r.must(err)
 	do := func(a Act) {
 		t.Helper()

@@ -53,7 +53,7 @@ func sumOfPeriods(h looks.History) (all looks.Period) {
 
 func (r *rig) notes(t *Times) {
 	r.t.Helper()
-	alive, _, err := r.Taking(t).Renew(bg, r.session, 1000*time.Hour, "")
+	alive, _, err := r.Taking(t).Sessions().Renew(bg, r.session, 1000*time.Hour, "")
 	r.must(err)
 	same(r.t, "alive", alive, true)
 }
@@ -82,7 +82,7 @@ func testHistory(t *testing.T, r *rig) {
 		}
 		r.notes(nil)
 	}
-	left, err := r.Close(bg, r.session, false)
+	left, err := r.Sessions().Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 	same(t, "the sum", sumOfPeriods(r.history(looks.Minutes)).Totals, r.counts().Total)
@@ -113,12 +113,12 @@ func testTimesOnce(t *testing.T, r *rig) {
 // A session that is over adds no times: the worker sends them again, with another session.
 func testTimesOfADeadSession(t *testing.T, r *rig) {
 	batch := r.batch(r.NewLane(), time.Second)
-	alive, _, err := r.Taking(batch).Renew(bg, "unknown", time.Minute, "")
+	alive, _, err := r.Taking(batch).Sessions().Renew(bg, "unknown", time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, false)
 	r.open()
 	same(t, "after a session that is over", sumOfPeriods(r.history(looks.Minutes)).Run, facts.Histogram{})
-	alive, _, err = r.Taking(batch).Open(bg, "another", time.Minute)
+	alive, _, err = r.Taking(batch).Sessions().Open(bg, "another", time.Minute)
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "after one that was opened", sumOfPeriods(r.history(looks.Minutes)).Run, batch.Run)
@@ -133,13 +133,13 @@ func testCloseTakesTimes(t *testing.T, r *rig) {
 	r.notes(batch)
 	r.put("a")
 	got := r.claim(1) // its lane is written
-	_, err := r.Taking(batch).Close(bg, r.session, true, r.lane)
+	_, err := r.Taking(batch).Sessions().Close(bg, r.session, true, r.lane)
 	r.must(err)
 	same(t, "of a batch that was sent", sumOfPeriods(r.history(looks.Minutes)).Run, batch.Run)
 	more := r.batch(lane, time.Second)
 	r.settled(settlement(got[0], Completed))
 	for range 2 {
-		_, err = r.Taking(more).Close(bg, r.session, true, r.lane)
+		_, err = r.Taking(more).Sessions().Close(bg, r.session, true, r.lane)
 		r.must(err)
 	}
 	same(t, "of two batches", sumOfPeriods(r.history(looks.Minutes)).Run, facts.Histogram{10: 2})

@@ -26,13 +26,13 @@ type idler struct {
 // idler opens a session and registers it to be woken.
 func (r *rig) idler(session string) *idler {
 	r.t.Helper()
-	_, _, err := r.Open(bg, session, time.Hour)
+	_, _, err := r.Sessions().Open(bg, session, time.Hour)
 	r.must(err)
 	_, sharded := r.rdb.(*redis.ClusterClient)
-	_, rdb, err := r.Server(bg, sharded)
+	_, rdb, err := r.Channels().Server(bg, sharded)
 	r.must(err)
-	i := &idler{r: r, session: session, address: r.Address(session, sharded), sub: Subscribe(bg, rdb, sharded), messages: make(chan Message, 100)}
-	r.must(i.sub.Add(bg, []string{r.Control()}, []string{r.Channel(session)}))
+	i := &idler{r: r, session: session, address: r.Channels().Address(session, sharded), sub: Subscribe(bg, rdb, sharded), messages: make(chan Message, 100)}
+	r.must(i.sub.Add(bg, []string{r.Channels().Control()}, []string{r.Channels().Of(session)}))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -47,8 +47,8 @@ func (r *rig) idler(session string) *idler {
 		}
 	}()
 	r.t.Cleanup(func() { i.sub.Close(); <-ended })
-	i.hears(r.Control(), Subscribed)
-	i.hears(r.Channel(session), Subscribed)
+	i.hears(r.Channels().Control(), Subscribed)
+	i.hears(r.Channels().Of(session), Subscribed)
 	i.waits()
 	return i
 }
@@ -88,7 +88,7 @@ func (i *idler) hears(channel string, kind Kind) {
 // silent fails the test if a message came. One of the test's own, which comes behind it, says that none is under way.
 func (i *idler) silent(what string) {
 	i.r.t.Helper()
-	channel := i.r.Channel(i.session)
+	channel := i.r.Channels().Of(i.session)
 	if i.address[0] == 's' {
 		i.r.must(i.r.rdb.SPublish(bg, channel, "look").Err())
 	} else {
@@ -126,7 +126,7 @@ func (r *rig) takeWake() {
 	if r.wakes() == 0 {
 		r.t.Fatal("nobody was woken")
 	}
-	r.idle.hears(r.Channel(r.idle.session), Work)
+	r.idle.hears(r.Channels().Of(r.idle.session), Work)
 	r.idle.waits()
 }
 
@@ -161,7 +161,7 @@ var idleTests = []storeTest{
 func testOldestWoken(t *testing.T, r *rig) {
 	first, second := r.idler("first"), r.idler("second")
 	r.put("a")
-	first.hears(r.Channel("first"), Work)
+	first.hears(r.Channels().Of("first"), Work)
 	same(t, "the first is registered", first.registered(), false)
 	same(t, "the second is registered", second.registered(), true)
 	first.waits()
@@ -174,17 +174,17 @@ func testOldestWoken(t *testing.T, r *rig) {
 func testStandBy(t *testing.T, r *rig) {
 	first, second, third := r.idler("first"), r.idler("second"), r.idler("third")
 	r.put("a")
-	first.hears(r.Channel("first"), Work)
-	third.hears(r.Channel("third"), StandBy)
+	first.hears(r.Channels().Of("first"), Work)
+	third.hears(r.Channels().Of("third"), StandBy)
 	second.silent("a wake-up of another")
 	first.silent("after its wake-up")
 	same(t, "the third is registered", third.registered(), true)
 	r.put("b")
-	second.hears(r.Channel("second"), Work)
-	third.hears(r.Channel("third"), StandBy)
+	second.hears(r.Channels().Of("second"), Work)
+	third.hears(r.Channels().Of("third"), StandBy)
 	third.waits()
 	r.put("c") // the third alone is left, and nobody stands by
-	third.hears(r.Channel("third"), Work)
+	third.hears(r.Channels().Of("third"), Work)
 	third.silent("after its wake-up")
 }
 
@@ -199,14 +199,14 @@ func testGonePassedOver(t *testing.T, r *rig) {
 		r.put(NewID())
 		return !last.registered()
 	}, "the one that listens is woken")
-	last.hears(r.Channel("last"), Work)
+	last.hears(r.Channels().Of("last"), Work)
 	same(t, "addresses that are left", r.rdb.ZCard(bg, r.keys.Idle).Val(), 0)
 }
 
 // address returns that of the rig's session, which nobody listens at.
 func (r *rig) address() string {
 	_, sharded := r.rdb.(*redis.ClusterClient)
-	return r.Address(r.session, sharded)
+	return r.Channels().Address(r.session, sharded)
 }
 
 // registered reports whether the rig's session waits to be woken.
@@ -247,7 +247,7 @@ func testClaimAgainRegisters(t *testing.T, r *rig) {
 		req := &ClaimRequest{Session: r.session, Want: want, Address: r.address()}
 		first := r.call(*req)
 		r.must(r.rdb.Del(bg, r.keys.Idle).Err())
-		again, err := r.Claim(bg, r.lane, req)
+		again, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "claimed again", ids(again.Deliveries), ids(first.Deliveries))
 		same(t, "cut short", again.CutShort, first.CutShort)
@@ -276,13 +276,13 @@ func testClaimWakesAnother(t *testing.T, r *rig) {
 	own, other := r.idler("own"), r.idler("other")
 	r.session = "own"
 	r.put("a", "b", "c")
-	own.hears(r.Channel("own"), Work)
-	other.hears(r.Channel("other"), StandBy)
+	own.hears(r.Channels().Of("own"), Work)
+	other.hears(r.Channels().Of("other"), StandBy)
 	own.waits()
 	other.waits()
 	reply := r.call(ClaimRequest{Want: 1, Address: own.address})
 	same(t, "more", reply.More, true)
-	other.hears(r.Channel("other"), Work)
+	other.hears(r.Channels().Of("other"), Work)
 	own.silent("its own claim")
 }
 
@@ -323,15 +323,15 @@ func testLeaving(t *testing.T, r *rig) {
 // Nobody is woken for a session that was closed, or taken back.
 func testEndedNotWoken(t *testing.T, r *rig) {
 	closed, dead, other := r.idler("closed"), r.idler("dead"), r.idler("other")
-	_, err := r.Close(bg, "closed", false)
+	_, err := r.Sessions().Close(bg, "closed", false)
 	r.must(err)
-	_, _, err = r.Renew(bg, "dead", 0, "")
+	_, _, err = r.Sessions().Renew(bg, "dead", 0, "")
 	r.must(err)
 	r.reclaim("dead")
 	same(t, "the closed one is registered", closed.registered(), false)
 	same(t, "the dead one is registered", dead.registered(), false)
 	r.put("a")
-	other.hears(r.Channel("other"), Work)
+	other.hears(r.Channels().Of("other"), Work)
 }
 
 // A renewal says whether anybody listens at the session's address, and whether the session is registered.
@@ -339,20 +339,20 @@ func testRenewAddress(t *testing.T, r *rig) {
 	i := r.idler("idle")
 	tells := func(address string, heard, idle bool) {
 		t.Helper()
-		_, hints, err := r.Renew(bg, "idle", time.Hour, address)
+		_, hints, err := r.Sessions().Renew(bg, "idle", time.Hour, address)
 		r.must(err)
 		same(t, "heard", hints.Heard, heard)
 		same(t, "idle", hints.Idle, idle)
 	}
 	tells(i.address, true, true)
 	r.put("a")
-	i.hears(r.Channel("idle"), Work)
+	i.hears(r.Channels().Of("idle"), Work)
 	tells(i.address, true, false)
 	tells("", true, false)
 	i.silent("renewals")
 	i.sub.Close()
 	redistest.Eventually(t, func() bool {
-		_, hints, err := r.Renew(bg, "idle", time.Hour, i.address)
+		_, hints, err := r.Sessions().Renew(bg, "idle", time.Hour, i.address)
 		r.must(err)
 		return !hints.Heard
 	}, "the server sees that nobody listens")
@@ -374,9 +374,9 @@ func testQuiet(t *testing.T, r *rig) {
 	made, err := r.Settings().Read(bg)
 	r.must(err)
 	equal(t, "quiet", made.Quiet, []string{"me"})
-	r.idle.hears(r.Channel("idle"), Work)
+	r.idle.hears(r.Channels().Of("idle"), Work)
 	for range 2 {
-		r.idle.hears(r.Control(), Look)
+		r.idle.hears(r.Channels().Control(), Look)
 	}
 	r.idle.waits()
 	reply := r.call(ClaimRequest{Settle: []Settlement{settlement(d, Completed)}, Want: 1, Address: r.address()})
@@ -386,13 +386,13 @@ func testQuiet(t *testing.T, r *rig) {
 	same(t, "more", reply.More, false)
 	same(t, "registered", r.registered(), false)
 	r.takeWake()
-	_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+	_, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "withheld of a renewal", hints.Withheld, Withheld{Quiet: true})
 	same(t, "more of a renewal", hints.More, false)
 	lane := r.NewLane()
 	lane.Next()
-	got, err := other.Claim(bg, lane, &ClaimRequest{Session: r.session, Want: 1})
+	got, err := other.Sessions().Claim(bg, lane, &ClaimRequest{Session: r.session, Want: 1})
 	r.must(err)
 	equal(t, "claimed by another", ids(got.Deliveries), []string{"b"})
 	r.settled(settlement(got.Deliveries[0], Return))
@@ -400,11 +400,11 @@ func testQuiet(t *testing.T, r *rig) {
 	d = r.claim(1)[0]
 	same(t, "claimed then", d.Job.ID, "b")
 	same(t, "changed, here", must2(other.Settings().Quiet(bg, "me", true)), [2]bool{true, true})
-	_, err = r.Close(bg, r.session, true)
+	_, err = r.Sessions().Close(bg, r.session, true)
 	r.must(err)
 	same(t, "it is to be quiet until its session ends", r.rdb.HExists(bg, r.keys.Settings, "quiet:me").Val(), true)
 	r.settled(settlement(d, Completed))
-	_, err = r.Close(bg, r.session, true)
+	_, err = r.Sessions().Close(bg, r.session, true)
 	r.must(err)
 	same(t, "and no longer", r.rdb.HExists(bg, r.keys.Settings, "quiet:me").Val(), false)
 }
@@ -433,7 +433,7 @@ func testStop(t *testing.T, r *rig) {
 		reply := r.call(ClaimRequest{Want: 1})
 		same(t, "claimed", len(reply.Deliveries), 0)
 		same(t, "withheld", reply.Withheld, Withheld{Quiet: true, Stop: true})
-		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+		_, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 		r.must(err)
 		same(t, "withheld of a renewal", hints.Withheld, Withheld{Quiet: true, Stop: true})
 	}
@@ -444,7 +444,7 @@ func testStop(t *testing.T, r *rig) {
 	made, err = other.Settings().Read(bg)
 	r.must(err)
 	equal(t, "stopping", made.Stopping, []string{"me"})
-	_, err = r.Close(bg, r.session, true)
+	_, err = r.Sessions().Close(bg, r.session, true)
 	r.must(err)
 	made, err = other.Settings().Read(bg)
 	r.must(err)
@@ -479,7 +479,7 @@ func testDrains(t *testing.T, r *rig) {
 		t.Errorf("to take jobs again: %v, %v, %v", changed, here, err)
 	}
 	r.settled(settlement(d, Completed))
-	_, err := r.Close(bg, r.session, true)
+	_, err := r.Sessions().Close(bg, r.session, true)
 	r.must(err)
 	stopping("after its end")
 
@@ -492,7 +492,7 @@ func testDrains(t *testing.T, r *rig) {
 	r.session = NewSession("me")
 	drains()
 	r.session = NewSession("me")
-	alive, hints, err := r.Open(bg, r.session, time.Minute)
+	alive, hints, err := r.Sessions().Open(bg, r.session, time.Minute)
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "withheld of a new run", hints.Withheld, Withheld{})
@@ -500,7 +500,7 @@ func testDrains(t *testing.T, r *rig) {
 
 	same(t, "changed, here", must2(other.Settings().Stop(bg, "me")), [2]bool{true, true})
 	r.call(ClaimRequest{Leaving: true})
-	_, hints, err = r.Open(bg, NewSession("me"), time.Minute)
+	_, hints, err = r.Sessions().Open(bg, NewSession("me"), time.Minute)
 	r.must(err)
 	same(t, "withheld of one that was asked to stop", hints.Withheld, Withheld{Quiet: true, Stop: true})
 }
@@ -542,7 +542,7 @@ func testSettingsTold(t *testing.T, r *rig) {
 		_, err := change()
 		r.must(err)
 		for _, i := range []*idler{first, second} {
-			i.hears(r.Control(), Look)
+			i.hears(r.Channels().Control(), Look)
 			same(t, "is registered after "+what, i.registered(), true)
 		}
 	}
@@ -568,7 +568,7 @@ func testSlots(t *testing.T, r *rig) {
 		r.must(err)
 		same(t, "changed", changed, c.changed)
 		same(t, "slots of a claim", r.call(ClaimRequest{}).Slots, c.slots)
-		_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+		_, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 		r.must(err)
 		same(t, "slots of a renewal", hints.Slots, c.slots)
 		made, err := r.Settings().Read(bg)

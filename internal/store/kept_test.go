@@ -203,7 +203,7 @@ func testCompletedKeptTwice(t *testing.T, r *rig) {
 	late.Token--
 	req := &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got[0], Completed), kept(got[1]), settlement(got[2], Dead), late, kept(got[1])}}
 	for range 2 {
-		reply, err := r.Claim(bg, r.lane, req)
+		reply, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "refused", reply.Refused, []int{3, 4})
 	}
@@ -316,12 +316,12 @@ func TestCompletedRetentionIsFree(t *testing.T) {
 	spy := &keySpy{}
 	rdb := r.rdb
 	r.Queue.rdb = spy.wrap(t)
-	_, _ = r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
+	_, _ = r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
 	r.Queue.rdb = rdb
 	got = spy.keys
 	want := scripts.Claim.Keys(&r.keys, r.lane.key, r.keys.Inflight(r.session))
 	equal(t, "keys", got, want)
-	args := r.claimArgs(r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
+	args := r.Sessions().claimArgs(r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(d, Completed)}, Want: 1})
 	same(t, "arguments", len(args), len(scripts.Claim.ArgNames)+2)
 	r.settled(settlement(d, Completed))
 }

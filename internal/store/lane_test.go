@@ -55,13 +55,13 @@ func testClaimAgain(t *testing.T, r *rig) {
 	stale.Token--
 	req := &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(first[0], Completed), stale}, Want: 2}
 	r.lane.Next()
-	want, err := r.Claim(bg, r.lane, req)
+	want, err := r.Sessions().Claim(bg, r.lane, req)
 	r.must(err)
 	equal(t, "claimed", ids(want.Deliveries), []string{"c", "d"})
 	equal(t, "refused", want.Refused, []int{1})
 	before := r.dump()
 	for range 3 {
-		got, err := r.Claim(bg, r.lane, req)
+		got, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "claimed again", ids(got.Deliveries), ids(want.Deliveries))
 		for i := range got.Deliveries {
@@ -82,7 +82,7 @@ func testClaimAgainReclaimed(t *testing.T, r *rig) {
 	r.must(r.rdb.HDel(bg, r.keys.Inflight(r.session), "b").Err())
 	r.must(r.rdb.RPush(bg, r.keys.ReadyNormal, "b").Err())
 	r.must(r.rdb.HDel(bg, r.keys.Jobs, "d").Err())
-	got, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 4})
+	got, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 4})
 	r.must(err)
 	equal(t, "claimed again", ids(got.Deliveries), []string{"a", "c"})
 	for i, d := range got.Deliveries {
@@ -100,7 +100,7 @@ func testClaimOlder(t *testing.T, r *rig) {
 	r.claim(1)
 	before := r.dump()
 	older := &Lane{key: r.lane.key, seq: r.lane.seq - 1}
-	_, err := r.Claim(bg, older, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
+	_, err := r.Sessions().Claim(bg, older, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Completed)}})
 	if !errors.Is(err, scripts.ErrStale) {
 		t.Errorf("an older call: %v", err)
 	}
@@ -142,7 +142,7 @@ func testLostMemory(t *testing.T, r *rig) {
 	same(t, "alive", reply.Alive, false)
 	same(t, "forgot", reply.Forgot, b.Job.ClaimedAt)
 	r.lane.answered, r.lane.served = answered, served // as if the reply had been lost
-	again, err := r.Claim(bg, r.lane, &req)
+	again, err := r.Sessions().Claim(bg, r.lane, &req)
 	r.must(err)
 	same(t, "alive, when the call is made again", again.Alive, false)
 	same(t, "claimed", len(reply.Deliveries), 0)
@@ -191,7 +191,7 @@ func testTimeOfACallMadeAgain(t *testing.T, r *rig) {
 	r.call(ClaimRequest{})
 	between := r.lane.served
 	same(t, "the time goes on", between.After(before), true)
-	_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session})
+	_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session})
 	r.must(err)
 	same(t, "the time after the call was made again", r.lane.served, between)
 }

@@ -82,15 +82,15 @@ func TestOldLayouts(t *testing.T) {
 					refused(op.name, err)
 				}
 			}
-			_, _, err := r.Open(bg, NewSession("me"), time.Minute)
+			_, _, err := r.Sessions().Open(bg, NewSession("me"), time.Minute)
 			refused("open", err)
-			_, err = r.Known(bg)
+			_, err = r.Presence().Known(bg)
 			refused("a reader", err)
 			for name, b := range map[string]Batch{"a relay": r.parcels(1, "a", "x"), "a void batch": r.parcels(1, "a"), "a batch again": {Place: Place{1, "a"}, Items: []Item{r.item("x", When{}, 0)}, Again: true}} {
 				_, err = r.relay(b)
 				refused(name, err)
 			}
-			_, err = r.NewCopier().Copy(bg, []string{"copied"})
+			_, err = r.Transfer().NewCopier().Copy(bg, []string{"copied"})
 			refused("copies", err)
 			if again := r.reclaim("crashed"); len(again.Returned)+len(again.Dead) > 0 {
 				t.Errorf("a reclaim: %+v", again)
@@ -221,7 +221,7 @@ func TestPlainBecomesSpecial(t *testing.T) {
 				j.ID, j.Kind, j.EnqueuedAt, j.ScheduledAt = id, "k", now, now
 				list = append(list, placement{id: id, state: signalbox.StateReady, record: wire.AppendRecord(nil, &j)})
 			}
-			answers, err := r.putRecords(bg, list, false)
+			answers, err := r.Transfer().putRecords(bg, list, false)
 			r.must(err)
 			same(r.t, "put in", answers[0].Acted, Done)
 			r.later()

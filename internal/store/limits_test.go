@@ -239,7 +239,7 @@ func TestGroupRates(t *testing.T) {
 		t.Errorf("the next one may start in a minute: %+v", got.Hints)
 	}
 	r.check()
-	_, hints, err := r.Renew(bg, r.session, time.Hour, "")
+	_, hints, err := r.Sessions().Renew(bg, r.session, time.Hour, "")
 	r.must(err)
 	if hints.More || hints.Next < 30*time.Second || hints.Next > 50*time.Second {
 		t.Errorf("a renewal says so too: %+v", hints)
@@ -447,7 +447,7 @@ func TestRenewalsOfLimitedQueues(t *testing.T) {
 	r.open()
 	renewed := func(what string, more bool, least, most time.Duration) {
 		t.Helper()
-		_, hints, err := r.Renew(bg, r.session, time.Hour, "")
+		_, hints, err := r.Sessions().Renew(bg, r.session, time.Hour, "")
 		if r.must(err); hints.More != more || hints.Next < least || hints.Next > most {
 			t.Errorf("%s: more %v, next %v; want %v, %v to %v", what, hints.More, hints.Next, more, least, most)
 		}

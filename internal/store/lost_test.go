@@ -98,12 +98,12 @@ func closing(r *rig, _ time.Time, note func(string, ...any)) {
 	r.put("a", "b")
 	d := r.claim(1)[0]
 	for range 2 {
-		left, err := r.Close(bg, r.session, false, r.lane)
+		left, err := r.Sessions().Close(bg, r.session, false, r.lane)
 		r.must(err)
 		note("left %d", left)
 		r.settle(settlement(d, Completed))
 	}
-	left, err := r.Close(bg, r.session, false, r.lane)
+	left, err := r.Sessions().Close(bg, r.session, false, r.lane)
 	r.must(err)
 	note("left %d", left)
 }

@@ -96,7 +96,7 @@ func (r *rig) tells(w settings.Wanted) map[string]settings.Told {
 
 func (r *rig) open() {
 	r.t.Helper()
-	alive, _, err := r.Open(bg, r.session, time.Hour)
+	alive, _, err := r.Sessions().Open(bg, r.session, time.Hour)
 	r.must(err)
 	if !alive {
 		r.t.Fatalf("session %s is over when it is opened", r.session)
@@ -106,7 +106,7 @@ func (r *rig) open() {
 // expire ends the lease of the session at once.
 func (r *rig) expire() {
 	r.t.Helper()
-	_, hints, err := r.Renew(bg, r.session, 0, "")
+	_, hints, err := r.Sessions().Renew(bg, r.session, 0, "")
 	r.must(err)
 	redistest.Eventually(r.t, func() bool { return !r.rdb.Time(bg).Val().Before(hints.At) }, "the server's clock has not gone back")
 }
@@ -161,7 +161,7 @@ func (r *rig) call(req ClaimRequest) *ClaimReply {
 		req.Session = r.session
 	}
 	r.lane.Next()
-	reply, err := r.Claim(bg, r.lane, &req)
+	reply, err := r.Sessions().Claim(bg, r.lane, &req)
 	r.must(err)
 	return reply
 }
@@ -202,7 +202,7 @@ func (r *rig) settled(s ...Settlement) {
 
 func (r *rig) reclaim(session string) Reclaimed {
 	r.t.Helper()
-	res, err := r.Reclaim(session, false).Next(bg)
+	res, err := r.Sessions().Reclaim(session, false).Next(bg)
 	r.must(err)
 	return res
 }

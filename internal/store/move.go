@@ -133,14 +133,14 @@ const (
 
 // Move moves jobs to another queue of the namespace, of these states only if there are any. It returns what became of each: Occupied, if the other
 // queue has a job of that ID. If it fails, it has moved those that it returns; others may be held, in either queue, until it is called again.
-func (q *Queue) Move(ctx context.Context, to string, ids []string, states ...signalbox.State) ([]Answer, error) {
-	if to == q.name {
+func (t *Transfer) Move(ctx context.Context, to string, ids []string, states ...signalbox.State) ([]Answer, error) {
+	if to == t.q.name {
 		return nil, fmt.Errorf("%w queue %q: the jobs are there", signalbox.ErrInvalid, to)
 	}
 	if len(states) == 0 {
 		states = movable()
 	}
-	m := &mover{from: q, to: q.Sibling(to), states: states}
+	m := &mover{from: t.q, to: t.q.Sibling(to), states: states}
 	answers := make([]Answer, 0, len(ids))
 	for len(answers) < len(ids) {
 		part, err := m.sized(ctx, ids[len(answers):])
@@ -262,7 +262,7 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 	for _, job := range jobs {
 		names = append(append(names, job.seen), strings.Fields(job.former)...)
 	}
-	there, went, err := m.to.moving(ctx, jobs, names)
+	there, went, err := m.to.Transfer().moving(ctx, jobs, names)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +272,7 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 			names = append(append(names, c.Move), strings.Fields(stayed(c))...)
 		}
 	}
-	here, left, err := m.from.moving(ctx, jobs, names)
+	here, left, err := m.from.Transfer().moving(ctx, jobs, names)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (m *mover) read(ctx context.Context, jobs []*moving) ([]sight, error) {
 }
 
 // moving returns the records of jobs, nil where there is none, and those of the names of moves that have a receipt. "" is no name.
-func (q *Queue) moving(ctx context.Context, jobs []*moving, names []string) (records [][]byte, receipts map[string]bool, err error) {
+func (t *Transfer) moving(ctx context.Context, jobs []*moving, names []string) (records [][]byte, receipts map[string]bool, err error) {
 	args := scripts.Moving.Args(3*len(jobs), scripts.Arg("jobs", len(jobs)))
 	for _, job := range jobs {
 		args = append(args, job.id)
@@ -303,7 +303,7 @@ func (q *Queue) moving(ctx context.Context, jobs []*moving, names []string) (rec
 	for _, name := range names {
 		args = append(args, name)
 	}
-	r, err := scripts.Moving.Run(ctx, q.rdb, scripts.Moving.Keys(&q.keys), args)
+	r, err := scripts.Moving.Run(ctx, t.q.rdb, scripts.Moving.Keys(&t.q.keys), args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -503,7 +503,7 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 		}
 	}
 	if len(p.there) > 0 {
-		answers, err := m.to.putRecords(ctx, p.there, false)
+		answers, err := m.to.Transfer().putRecords(ctx, p.there, false)
 		for i, answer := range answers {
 			if answer.Acted == KeyTaken {
 				p.copies[p.there[i].id].barred = true
@@ -517,7 +517,7 @@ func (m *mover) do(ctx context.Context, p *plan) error {
 		job.kept = true
 	}
 	if len(p.here) > 0 {
-		if _, err := m.from.putRecords(ctx, p.here, false); err != nil {
+		if _, err := m.from.Transfer().putRecords(ctx, p.here, false); err != nil {
 			return err
 		}
 	}
@@ -537,7 +537,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	if len(left) == 0 {
 		return
 	}
-	here, _, err := m.from.moving(ctx, left, nil)
+	here, _, err := m.from.Transfer().moving(ctx, left, nil)
 	if err != nil {
 		return
 	}
@@ -548,7 +548,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	// The other queue is looked at last. A failover may have gone back to the hold under this name. If a copy was committed since, that copy is there by now,
 	// or its receipt.
 	look, cancelLook := context.WithTimeout(ctx, undoFor/2)
-	there, went, err := m.to.moving(look, left, names)
+	there, went, err := m.to.Transfer().moving(look, left, names)
 	cancelLook()
 	if err != nil { // they are let go all the same
 		there = make([][]byte, len(left))
@@ -563,8 +563,8 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 			free, held = append(free, m.free(job.id, here[i], h, stayed(h))), append(held, job)
 		}
 	}
-	acted, _ := m.from.putRecords(ctx, free, false) // also if it fails, it says which it has let go
-	let := held[:0]                                 // those that were let go: no copy of them can be committed any more
+	acted, _ := m.from.Transfer().putRecords(ctx, free, false) // also if it fails, it says which it has let go
+	let := held[:0]                                            // those that were let go: no copy of them can be committed any more
 	for i, job := range held {
 		if i < len(acted) && acted[i].Acted == Done {
 			let = append(let, job)
@@ -573,7 +573,7 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 	if len(let) == 0 {
 		return
 	}
-	there, _, err = m.to.moving(ctx, let, nil)
+	there, _, err = m.to.Transfer().moving(ctx, let, nil)
 	if err != nil {
 		return
 	}
@@ -583,13 +583,13 @@ func (m *mover) undo(ctx context.Context, jobs []*moving) {
 			drop = append(drop, placement{id: job.id, digest: digestOf(there[i]), state: gone})
 		}
 	}
-	_, _ = m.to.putRecords(ctx, drop, false) // a copy that stays runs nowhere, and the next Move replaces it
+	_, _ = m.to.Transfer().putRecords(ctx, drop, false) // a copy that stays runs nowhere, and the next Move replaces it
 }
 
 // Unmoved yields the jobs of the queue that are held since a Move of theirs to another queue wasn't finished: those that were in a state.
-func (q *Queue) Unmoved(ctx context.Context, to string, state signalbox.State, prefix string) iter.Seq2[looks.View, error] {
+func (t *Transfer) Unmoved(ctx context.Context, to string, state signalbox.State, prefix string) iter.Seq2[looks.View, error] {
 	return func(yield func(looks.View, error) bool) {
-		for view, err := range q.Looks().Jobs(ctx, looks.Listing{State: signalbox.StateScheduled, Prefix: prefix, From: wire.HeldUntil, To: wire.HeldUntil}) {
+		for view, err := range t.q.Looks().Jobs(ctx, looks.Listing{State: signalbox.StateScheduled, Prefix: prefix, From: wire.HeldUntil, To: wire.HeldUntil}) {
 			if err != nil {
 				yield(looks.View{}, err)
 				return

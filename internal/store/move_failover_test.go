@@ -480,11 +480,11 @@ var moveFailovers = []struct {
 		held := r.remember()
 		other := r.tour(to, "a")
 		other.rounds(takeOverAt - 1)
-		there, _, err := to.moving(bg, []*moving{other.moving}, []string{other.seen}) // in the other queue, at first
+		there, _, err := to.Transfer().moving(bg, []*moving{other.moving}, []string{other.seen}) // in the other queue, at first
 		r.must(err)
 		c.rounds(hasLetGo - hasHeld)
 		r.failOver(held)
-		here, _, err := r.moving(bg, []*moving{other.moving}, nil)
+		here, _, err := r.Transfer().moving(bg, []*moving{other.moving}, nil)
 		r.must(err)
 		var p plan
 		other.m.step(other.moving, sight{here: here[0], there: there[0]}, &p)
@@ -762,17 +762,17 @@ var moveFailovers = []struct {
 		ids := numbered("j", 100)
 		r.put(ids...)
 		half := &mortal{calls: 3} // hold, copy, commit
-		_, err := r.mover(half).Move(bg, to.Name(), ids[:50])
+		_, err := r.mover(half).Transfer().Move(bg, to.Name(), ids[:50])
 		if !errors.Is(err, errDied) {
 			t.Fatal(err)
 		}
 		some := to.remember()
-		_, err = r.mover(&mortal{calls: 3}).Move(bg, to.Name(), ids[50:])
+		_, err = r.mover(&mortal{calls: 3}).Transfer().Move(bg, to.Name(), ids[50:])
 		if !errors.Is(err, errDied) {
 			t.Fatal(err)
 		}
 		to.failOver(some)
-		answers, err := r.Move(bg, to.Name(), ids)
+		answers, err := r.Transfer().Move(bg, to.Name(), ids)
 		r.must(err)
 		for i, a := range answers {
 			same(t, ids[i], a, Answer{Done, signalbox.StateReady})
@@ -807,9 +807,9 @@ var moveFailovers = []struct {
 		r.must(r.Settings().SetCopies(bg, to.Name()))
 		r.bury(Dead, "a")
 		noted := r.remember()
-		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+		same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 		r.failOver(noted)
-		same(t, "copies again", r.copyAll(r.NewCopier()).Jobs, 1)
+		same(t, "copies again", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 		same(t, "there", to.runs(), 1)
 		same(t, "notes", len(r.noted()), 0)
 	}},
@@ -818,26 +818,26 @@ var moveFailovers = []struct {
 		r.put("a")
 		before := r.remember()
 		r.settled(settlement(r.one(), Dead))
-		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1)
+		same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 		r.later()
 		r.failOver(before)
 		r.settled(settlement(r.one(), Dead)) // it runs and dies again: that is another death
-		same(t, "copies again", r.copyAll(r.NewCopier()).Jobs, 1)
+		same(t, "copies again", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 		same(t, "there", to.runs(), 2)
 	}},
 	{"a dead job is copied, and the other queue forgets the copy", func(t *testing.T, r, to *rig) {
 		r.must(r.Settings().SetCopies(bg, to.Name()))
 		r.bury(Dead, "a", "b")
 		empty := to.remember()
-		_, err := r.mover(&mortal{calls: 2}).NewCopier().Copy(bg, []string{"a"}) // its note is still there
+		_, err := r.mover(&mortal{calls: 2}).Transfer().NewCopier().Copy(bg, []string{"a"}) // its note is still there
 		if !errors.Is(err, errDied) {
 			t.Fatal(err)
 		}
-		done, err := r.NewCopier().Copy(bg, []string{"b"})
+		done, err := r.Transfer().NewCopier().Copy(bg, []string{"b"})
 		r.must(err)
 		same(t, "copies", done.Jobs, 1)
 		to.failOver(empty)
-		same(t, "copies again", r.copyAll(r.NewCopier()).Jobs, 1)
+		same(t, "copies again", r.copyAll(r.Transfer().NewCopier()).Jobs, 1)
 		same(t, "there", to.runs(), 1)
 		equal(t, "dead jobs", r.buried(r.keys.Dead), []string{"a", "b"}) // b's copy is lost as any job of that queue; b isn't
 	}},
@@ -848,7 +848,7 @@ var moveFailovers = []struct {
 		empty := third.remember()
 		r.tour(third, "a").rounds(hasCommitted)
 		third.failOver(empty)
-		same(t, "copies", r.copyAll(r.NewCopier()).Jobs, 1) // it is held, and was dead: its move could still be undone
+		same(t, "copies", r.copyAll(r.Transfer().NewCopier()).Jobs, 1) // it is held, and was dead: its move could still be undone
 		same(t, "answer", r.moved(third, "a"), Answer{Done, signalbox.StateDead})
 		same(t, "state", third.shown("a").State, signalbox.StateDead)
 	}},

@@ -122,7 +122,7 @@ func (r *rig) other() *rig {
 // moved moves one job.
 func (r *rig) moved(to *rig, id string, states ...signalbox.State) Answer {
 	r.t.Helper()
-	answers, err := r.Move(bg, to.Name(), []string{id}, states...)
+	answers, err := r.Transfer().Move(bg, to.Name(), []string{id}, states...)
 	r.must(err)
 	if len(answers) != 1 {
 		r.t.Fatalf("%d answers for a job", len(answers))
@@ -219,7 +219,7 @@ func testMoveInVain(t *testing.T, r *rig) {
 	} {
 		same(t, c.id, r.moved(to, c.id, c.states...), c.want)
 	}
-	if _, err := r.Move(bg, r.Name(), []string{"here"}); !errors.Is(err, signalbox.ErrInvalid) {
+	if _, err := r.Transfer().Move(bg, r.Name(), []string{"here"}); !errors.Is(err, signalbox.ErrInvalid) {
 		t.Errorf("to the same queue: %v", err)
 	}
 	r.unchanged("a move in vain", before)
@@ -233,7 +233,7 @@ func testMoveTellsEnds(t *testing.T, r *rig) {
 	r.open()
 	to := r.other()
 	r.into("a", signalbox.StateDead)
-	if _, err := r.mover(&mortal{calls: 1}).Move(bg, to.Name(), []string{"a"}); !errors.Is(err, errDied) || !r.holds("a") {
+	if _, err := r.mover(&mortal{calls: 1}).Transfer().Move(bg, to.Name(), []string{"a"}); !errors.Is(err, errDied) || !r.holds("a") {
 		t.Fatal(err)
 	}
 	ends, err := r.Looks().Ended(bg, []string{"a"})
@@ -241,13 +241,13 @@ func testMoveTellsEnds(t *testing.T, r *rig) {
 	if ends[0].State != looks.Live {
 		t.Errorf("while it is held: %+v", ends[0])
 	}
-	_, rdb, err := r.Server(bg, false)
+	_, rdb, err := r.Channels().Server(bg, false)
 	r.must(err)
 	sub := Subscribe(bg, rdb, rdb.PubSubShardChannels(bg, "*").Err() == nil) // the embedded Redis has no sharded channels
 	defer sub.Close()
 	defer time.AfterFunc(20*time.Second, sub.Close).Stop()
 	to.put("a")
-	r.must(sub.Follow(bg, []string{r.EndChannel("a")}))
+	r.must(sub.Follow(bg, []string{r.Channels().End("a")}))
 	for _, want := range []Kind{Subscribed, Look} {
 		if want == Look {
 			same(t, "a", r.moved(to, "a"), Answer{Acted: Occupied})
@@ -270,7 +270,7 @@ func testMoveStops(t *testing.T, r *rig) {
 				id := fmt.Sprintf("%s-%d-%v", state, calls, lost)
 				r.into(id, state)
 				mover := r.mover(&mortal{calls: calls, lost: lost})
-				_, err := mover.Move(bg, to.Name(), []string{id})
+				_, err := mover.Transfer().Move(bg, to.Name(), []string{id})
 				if died := calls <= 5; died != errors.Is(err, errDied) {
 					t.Fatalf("%s: %v", id, err)
 				}
@@ -341,7 +341,7 @@ func testMoveMeetsAnother(t *testing.T, r *rig) {
 				ran += to.runs()
 			}
 			late.calls = max(late.calls, 1)
-			_, err := r.mover(late).Move(bg, to.Name(), []string{id})
+			_, err := r.mover(late).Transfer().Move(bg, to.Name(), []string{id})
 			if err != nil && !errors.Is(err, errDied) {
 				t.Fatal(err)
 			}
@@ -375,7 +375,7 @@ func testMoveByMany(t *testing.T, r *rig) {
 			for range 25 {
 				q := r.mover(&mortal{calls: 1 + rand.IntN(6), lost: rand.IntN(2) == 0})
 				some := []string{ids[rand.IntN(len(ids))], ids[rand.IntN(len(ids))]}
-				if _, err := q.Move(bg, to.Name(), some); err != nil && !errors.Is(err, errDied) && !errors.Is(err, errCrowded) {
+				if _, err := q.Transfer().Move(bg, to.Name(), some); err != nil && !errors.Is(err, errDied) && !errors.Is(err, errCrowded) {
 					ended <- err
 					return
 				}
@@ -489,7 +489,7 @@ func testMoveInAnyOrder(t *testing.T, r *rig) {
 			from.rdb, from.patience = g, 1 // at once: that is where jobs could be lost
 			go func() {
 				defer close(g.here)
-				_, _ = from.Move(bg, into, []string{id}) // its error is that it died, or met too many others
+				_, _ = from.Transfer().Move(bg, into, []string{id}) // its error is that it died, or met too many others
 			}()
 			<-g.here
 		}
@@ -543,7 +543,7 @@ func testMoveInTurns(t *testing.T, r *rig) {
 		q.rdb = g
 		go func() {
 			defer close(g.here)
-			_, err := q.Move(bg, to.Name(), ids)
+			_, err := q.Transfer().Move(bg, to.Name(), ids)
 			ended <- err
 		}()
 		<-g.here
@@ -573,7 +573,7 @@ func testMoveFails(t *testing.T, r *rig) {
 	r.put("a")
 	before := r.stored("a")
 	r.must(to.rdb.SAdd(bg, to.keys.Due, "of another type").Err())
-	if _, err := r.Move(bg, to.Name(), []string{"a"}); err == nil {
+	if _, err := r.Transfer().Move(bg, to.Name(), []string{"a"}); err == nil {
 		t.Error("it has moved")
 	}
 	r.must(to.rdb.Del(bg, to.keys.Due).Err())
@@ -582,7 +582,7 @@ func testMoveFails(t *testing.T, r *rig) {
 		t.Errorf("got  %+v\nwant %+v", after, before)
 	}
 	r.must(r.rdb.HSet(bg, to.keys.Settings, "layout", layout.Protocol+1).Err())
-	if _, err := r.Move(bg, to.Name(), []string{"a"}); !errors.Is(err, signalbox.ErrOutdated) {
+	if _, err := r.Transfer().Move(bg, to.Name(), []string{"a"}); !errors.Is(err, signalbox.ErrOutdated) {
 		t.Errorf("into a queue of a newer layout: %v", err)
 	}
 	r.must(r.rdb.HDel(bg, to.keys.Settings, "layout").Err())
@@ -594,7 +594,7 @@ func testMoveFails(t *testing.T, r *rig) {
 			to.put("a")
 		}
 	}
-	answers, err := r.mover(late).Move(bg, to.Name(), []string{"a"})
+	answers, err := r.mover(late).Transfer().Move(bg, to.Name(), []string{"a"})
 	r.must(err)
 	same(t, "the ID is taken meanwhile", answers[0], Answer{Acted: Occupied})
 	same(t, "it is", r.states()["a"], "ready in list 1")
@@ -608,7 +608,7 @@ func testHeldIsLeft(t *testing.T, r *rig) {
 	to := r.other()
 	third := r.other()
 	r.into("a", signalbox.StateDead)
-	_, err := r.mover(&mortal{calls: 2}).Move(bg, to.Name(), []string{"a"})
+	_, err := r.mover(&mortal{calls: 2}).Transfer().Move(bg, to.Name(), []string{"a"})
 	if !errors.Is(err, errDied) || !r.holds("a") || !to.holds("a") {
 		t.Fatalf("%v", err)
 	}
@@ -621,7 +621,7 @@ func testHeldIsLeft(t *testing.T, r *rig) {
 	same(t, "claimed", len(r.claim(10))+len(to.claim(10)), 0)
 	for q, want := range map[*rig]int{r: 1, to: 0} {
 		n := 0
-		for v, err := range q.Unmoved(bg, to.Name(), signalbox.StateDead, "") {
+		for v, err := range q.Transfer().Unmoved(bg, to.Name(), signalbox.StateDead, "") {
 			r.must(err)
 			same(t, "found", v.Job.ID, "a")
 			n++
@@ -642,7 +642,7 @@ func testMoveOfMany(t *testing.T, r *rig) {
 	r.must(err)
 	r.enqueued(big)
 	ids = append(ids, "big")
-	answers, err := r.Move(bg, to.Name(), ids)
+	answers, err := r.Transfer().Move(bg, to.Name(), ids)
 	r.must(err)
 	for i, a := range answers {
 		same(t, ids[i], a, Answer{Done, signalbox.StateReady})

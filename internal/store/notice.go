@@ -66,7 +66,7 @@ func (n *Notice) Size() int {
 // Announce describes entries, at most MaxNotices of them, in place of what was described before. It registers the queue, too, so that
 // tools find it.
 func (c *Cron) Announce(ctx context.Context, notices []Notice) error {
-	_ = c.q.Register(ctx) // the user may lack the right to that key
+	_ = c.q.Presence().Register(ctx) // the user may lack the right to that key
 	_, err := c.announce(ctx, notices, true)
 	return err
 }

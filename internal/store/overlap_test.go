@@ -203,7 +203,7 @@ func testOverlapCancel(t *testing.T, r *rig) {
 	n, err := r.Cron().CancelOverlapped(bg, "e")
 	r.must(err)
 	same(t, "cancelled", n, 1)
-	marks, err := r.Cancelled(bg, map[string]int64{"e1": d[0].Job.Token})
+	marks, err := r.Sessions().Cancelled(bg, map[string]int64{"e1": d[0].Job.Token})
 	r.must(err)
 	same(t, "marks of its deliveries", len(marks), 1)
 	before := r.dump()

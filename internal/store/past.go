@@ -127,13 +127,13 @@ func (p *Past) Validate() error {
 
 // Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of the windows of unique keys. It leaves out what is of single jobs, which [Queue.JobPasts] has.
 // An error is yielded last. No key lists the outboxes of a queue, so Pasts goes through the names of all keys of the server. What is added meanwhile may be missing.
-func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
+func (t *Transfer) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
 		put := func(p Past) bool { return yield(p, nil) }
 		windows := func(ctx context.Context, yield func(Past) bool) (more bool, err error) {
-			return q.uniquePasts(ctx, false, yield)
+			return t.uniquePasts(ctx, false, yield)
 		}
-		for _, part := range []func(context.Context, func(Past) bool) (more bool, err error){q.outboxPasts, q.cronPasts, windows} {
+		for _, part := range []func(context.Context, func(Past) bool) (more bool, err error){t.outboxPasts, t.cronPasts, windows} {
 			more, err := part(ctx, put)
 			if err != nil {
 				yield(Past{}, err)
@@ -145,9 +145,9 @@ func (q *Queue) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 	}
 }
 
-func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
-	prefix := q.keys.Prefix + "outbox:"
-	keys, err := q.Site().KeysLike(ctx, facts.Escaped(prefix)+"*")
+func (t *Transfer) outboxPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+	prefix := t.q.keys.Prefix + "outbox:"
+	keys, err := t.q.Site().KeysLike(ctx, facts.Escaped(prefix)+"*")
 	if err != nil {
 		return false, err
 	}
@@ -156,7 +156,7 @@ func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bo
 		if parts == nil {
 			continue // the doctor reports it
 		}
-		text, err := q.rdb.Get(ctx, key).Result()
+		text, err := t.q.rdb.Get(ctx, key).Result()
 		if err == redis.Nil {
 			continue
 		}
@@ -171,15 +171,15 @@ func (q *Queue) outboxPasts(ctx context.Context, yield func(Past) bool) (more bo
 	return true, nil
 }
 
-func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
+func (t *Transfer) cronPasts(ctx context.Context, yield func(Past) bool) (more bool, err error) {
 	names := make(map[string]bool)
 	for _, hash := range []struct{ key, pattern, before string }{
-		{q.keys.Cron, "*", ""}, {q.keys.Cron, "plan *", "plan "}, {q.keys.Settings, pausedEntry + "*", pausedEntry}, {q.keys.Entries, specField + "*", specField},
+		{t.q.keys.Cron, "*", ""}, {t.q.keys.Cron, "plan *", "plan "}, {t.q.keys.Settings, pausedEntry + "*", pausedEntry}, {t.q.keys.Entries, specField + "*", specField},
 	} {
 		for cursor := uint64(0); ; {
-			fields, next, err := q.rdb.HScan(ctx, hash.key, cursor, hash.pattern, 1000).Result()
+			fields, next, err := t.q.rdb.HScan(ctx, hash.key, cursor, hash.pattern, 1000).Result()
 			if err != nil {
-				return false, q.Cron().badEntries(err)
+				return false, t.q.Cron().badEntries(err)
 			}
 			for i := 0; i < len(fields); i += 2 { // names and values
 				if name := strings.TrimPrefix(fields[i], hash.before); !strings.Contains(name, " ") {
@@ -193,14 +193,14 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var ticks, paused, described *redis.SliceCmd
-		_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			ticks = p.HMGet(ctx, q.keys.Cron, name, "plan "+name, "jobs "+name)
-			paused = p.HMGet(ctx, q.keys.Settings, pausedEntry+name)
-			described = p.HMGet(ctx, q.keys.Entries, specField+name, jobField+name, seenField+name, quietTicks+name)
+		_, err := t.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			ticks = p.HMGet(ctx, t.q.keys.Cron, name, "plan "+name, "jobs "+name)
+			paused = p.HMGet(ctx, t.q.keys.Settings, pausedEntry+name)
+			described = p.HMGet(ctx, t.q.keys.Entries, specField+name, jobField+name, seenField+name, quietTicks+name)
 			return nil
 		})
 		if err != nil {
-			return false, q.Cron().badEntries(err)
+			return false, t.q.Cron().badEntries(err)
 		}
 		var text []string
 		for _, v := range slices.Concat(ticks.Val(), paused.Val(), described.Val()) {
@@ -218,13 +218,13 @@ func (q *Queue) cronPasts(ctx context.Context, yield func(Past) bool) (more bool
 }
 
 // uniquePasts yields windows that are open, or the keys of throttled jobs that wait.
-func (q *Queue) uniquePasts(ctx context.Context, throttled bool, yield func(Past) bool) (more bool, err error) {
-	now, err := q.Now(ctx)
+func (t *Transfer) uniquePasts(ctx context.Context, throttled bool, yield func(Past) bool) (more bool, err error) {
+	now, err := t.q.Now(ctx)
 	if err != nil {
 		return false, err
 	}
 	for cursor := uint64(0); ; {
-		fields, next, err := q.rdb.HScan(ctx, q.keys.Unique, cursor, "", 1000).Result()
+		fields, next, err := t.q.rdb.HScan(ctx, t.q.keys.Unique, cursor, "", 1000).Result()
 		if err != nil {
 			return false, err
 		}
@@ -245,9 +245,9 @@ func (q *Queue) uniquePasts(ctx context.Context, throttled bool, yield func(Past
 
 // JobPasts yields what the queue knows of the past of single jobs: the keys of throttled ones that wait, and the dead ones that are still to be copied to another
 // queue. An error is the last that is yielded. Read them behind the jobs, and put them in behind these: such a key is nobody's without its job, and a worker forgets a death whose job isn't dead.
-func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
+func (t *Transfer) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {
-		more, err := q.uniquePasts(ctx, true, func(p Past) bool { return yield(p, nil) })
+		more, err := t.uniquePasts(ctx, true, func(p Past) bool { return yield(p, nil) })
 		if err != nil {
 			yield(Past{}, err)
 		}
@@ -255,7 +255,7 @@ func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 			return
 		}
 		for cursor := uint64(0); ; {
-			notes, next, err := q.rdb.HScan(ctx, q.keys.Notes, cursor, settings.DeathNote+"*", 1000).Result()
+			notes, next, err := t.q.rdb.HScan(ctx, t.q.keys.Notes, cursor, settings.DeathNote+"*", 1000).Result()
 			if err != nil {
 				yield(Past{}, err)
 				return
@@ -274,14 +274,14 @@ func (q *Queue) JobPasts(ctx context.Context) iter.Seq2[Past, error] {
 
 // PutPasts puts in what another queue knew, all of one kind, that Validate has accepted. It returns for each whether it was put in: false if the queue knows the same or
 // something later. If it fails, it has put in those that it returns. It may be called again. With dry set nothing is changed.
-func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bool, err error) {
+func (t *Transfer) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bool, err error) {
 	var sessions []string // those that may run a job that is to get a key
 	inflight := ""
 	look := func() (err error) {
-		inflight = q.keys.Inflight("")
-		sessions, err = q.rdb.ZRange(ctx, q.keys.Sessions, 0, -1).Result()
+		inflight = t.q.keys.Inflight("")
+		sessions, err = t.q.rdb.ZRange(ctx, t.q.keys.Sessions, 0, -1).Result()
 		if err == nil && len(sessions) > facts.MaxActSessions {
-			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", q.name, len(sessions), facts.MaxActSessions)
+			err = fmt.Errorf("store: queue %q has %d sessions; keys can be given to its jobs with at most %d", t.q.name, len(sessions), facts.MaxActSessions)
 		}
 		return err
 	}
@@ -315,16 +315,16 @@ func (q *Queue) PutPasts(ctx context.Context, pasts []Past, dry bool) (done []bo
 				items = append(items, text)
 			}
 		}
-		lane := q.keys.Outbox(part[0].Name, part[0].Shard)
+		lane := t.q.keys.Outbox(part[0].Name, part[0].Shard)
 		if part[0].Kind != PastOutbox {
-			lane = q.keys.Lane("past")
+			lane = t.q.keys.Lane("past")
 		}
 		args := append(scripts.Past.Args(len(items), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", scripts.Flag(dry)), scripts.Arg("inflight", inflight), scripts.Arg("kind", string(part[0].Kind))), items...)
-		keys := scripts.Past.Keys(&q.keys, lane)
+		keys := scripts.Past.Keys(&t.q.keys, lane)
 		for _, session := range sessions {
-			keys = append(keys, q.keys.Inflight(session))
+			keys = append(keys, t.q.keys.Inflight(session))
 		}
-		r, err := scripts.Past.Run(ctx, q.rdb, keys, args)
+		r, err := scripts.Past.Run(ctx, t.q.rdb, keys, args)
 		if err == nil {
 			err = r.Status("ok", "again")
 		}

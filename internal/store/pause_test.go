@@ -147,7 +147,7 @@ func TestPauseReclaimed(t *testing.T) {
 			r.pauseGroup(true, key)
 			for _, session := range sessions {
 				if session != r.session {
-					_, _, err := r.Renew(bg, session, 0, "")
+					_, _, err := r.Sessions().Renew(bg, session, 0, "")
 					r.must(err)
 					r.reclaim(session)
 				}

@@ -31,7 +31,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 			return err
 		}, "chapter settings (script enqueue)", "redis.call('HMGET', settings,", ""},
 		"a chapter of a claim": {"settings", func(r *rig) error {
-			_, err := r.Claim(bg, r.lane, &ClaimRequest{Session: "s1", Want: 1})
+			_, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: "s1", Want: 1})
 			return err
 		}, "chapter settings (script claim)", "redis.call('HMGET', settings,", ""},
 		"a script": {"jobs", func(r *rig) error {

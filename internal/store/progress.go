@@ -29,10 +29,10 @@ type progressJSON struct {
 }
 
 // WriteProgress keeps how far jobs of a session are, for ttl, in one command. Without any, nothing is kept.
-func (q *Queue) WriteProgress(ctx context.Context, session string, ttl time.Duration, jobs []Progress) error {
-	key := q.keys.Progress(session)
+func (ss *Sessions) WriteProgress(ctx context.Context, session string, ttl time.Duration, jobs []Progress) error {
+	key := ss.q.keys.Progress(session)
 	if len(jobs) == 0 {
-		return q.rdb.Del(ctx, key).Err()
+		return ss.q.rdb.Del(ctx, key).Err()
 	}
 	if len(jobs) > maxProgress {
 		jobs = slices.SortedFunc(slices.Values(jobs), func(a, b Progress) int { return cmp.Compare(a.Token, b.Token) })[:maxProgress]
@@ -42,12 +42,12 @@ func (q *Queue) WriteProgress(ctx context.Context, session string, ttl time.Dura
 		j := &jobs[i]
 		all[i] = progressJSON{ID: j.ID, Token: j.Token, Done: j.Done, Total: j.Total, Note: j.Note, At: j.At.UnixMicro()}
 	}
-	return q.setNote(ctx, key, ttl, all)
+	return ss.setNote(ctx, key, ttl, all)
 }
 
 // Progress returns how far jobs of a session are, as its worker has last written. What it can't read counts as none.
-func (q *Queue) Progress(ctx context.Context, session string) ([]Progress, error) {
-	all, err := readNote[progressJSON](ctx, q, q.keys.Progress(session))
+func (ss *Sessions) Progress(ctx context.Context, session string) ([]Progress, error) {
+	all, err := readNote[progressJSON](ctx, ss.q, ss.q.keys.Progress(session))
 	if err != nil || all == nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ const maxPlaced = 250
 
 // putRecords places jobs, each by itself. It returns an answer for each: Done, Occupied, KeyTaken, Gone or Changed. If it fails, it has placed those that it returns,
 // and may be called again.
-func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]Answer, error) {
+func (t *Transfer) putRecords(ctx context.Context, jobs []placement, dry bool) ([]Answer, error) {
 	answers := make([]Answer, 0, len(jobs))
 	for len(answers) < len(jobs) {
 		part, bytes := jobs[len(answers):], 0
@@ -53,12 +53,12 @@ func (q *Queue) putRecords(ctx context.Context, jobs []placement, dry bool) ([]A
 			}
 		}
 		args := scripts.Put.Args(6*len(part), scripts.Arg("protocol", layout.Protocol), scripts.Arg("dry", scripts.Flag(dry)),
-			scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()))
+			scripts.Arg("keep_jobs", t.q.kept.Jobs), scripts.Arg("keep_bytes", t.q.kept.Bytes), scripts.Arg("keep_us", t.q.kept.Age.Microseconds()))
 		for i := range part {
 			p := &part[i]
 			args = append(args, p.id, p.digest, string(p.state), strconv.FormatInt(max(p.at.UnixMicro(), 0), 10), p.record, p.move)
 		}
-		r, err := scripts.Put.Run(ctx, q.rdb, scripts.Put.Keys(&q.keys), args)
+		r, err := scripts.Put.Run(ctx, t.q.rdb, scripts.Put.Keys(&t.q.keys), args)
 		if err != nil {
 			return answers, err
 		}

@@ -49,8 +49,8 @@ type Recovery struct {
 
 // Reclaim begins to take back the jobs of a session. With details, what comes back says more of those that
 // will run again.
-func (q *Queue) Reclaim(session string, details bool) *Recovery {
-	return &Recovery{q: q, session: session, details: details}
+func (ss *Sessions) Reclaim(session string, details bool) *Recovery {
+	return &Recovery{q: ss.q, session: session, details: details}
 }
 
 // Next takes back up to 500 jobs, or as many as have 2 MiB of records, if the session is over, and
@@ -70,7 +70,7 @@ func (r *Recovery) Next(ctx context.Context) (Reclaimed, error) {
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", r.session), scripts.Arg("crash_limit", q.crashes), scripts.Arg("last_error", why),
 		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
 		scripts.Arg("room", maxLost), scripts.Arg("details", scripts.Flag(r.details)), scripts.Arg("channel", q.keys.Channel(r.session)),
-		scripts.Arg("ttl", q.ttl.Microseconds()), scripts.Arg("hold", Apart(q.ttl).Microseconds()), scripts.Arg("newest", r.newest))
+		scripts.Arg("ttl", q.ttl.Microseconds()), scripts.Arg("apart", Apart(q.ttl).Microseconds()), scripts.Arg("newest", r.newest))
 	for _, g := range part {
 		args = append(args, g.ID, g.Value)
 	}

@@ -203,7 +203,7 @@ func (r *rig) killed(ages map[string]time.Duration) {
 	}
 	r.must(r.rdb.ZAdd(bg, r.keys.Sessions, redis.Z{Score: float64(now.UnixMicro()), Member: r.session}).Err())
 	for {
-		res, err := r.WithSessionTTL(ttl).Reclaim(r.session, false).Next(bg)
+		res, err := r.WithSessionTTL(ttl).Sessions().Reclaim(r.session, false).Next(bg)
 		r.must(err)
 		if res.Left == 0 {
 			break
@@ -535,7 +535,7 @@ func testLostBounded(t *testing.T, r *rig) {
 	var lost []string
 	for calls := 1; ; calls++ {
 		before := r.rdb.HLen(bg, r.keys.Inflight(r.session)).Val()
-		res, err := r.Reclaim(r.session, true).Next(bg)
+		res, err := r.Sessions().Reclaim(r.session, true).Next(bg)
 		r.must(err)
 		bytes := 0
 		for _, d := range res.Lost {
@@ -588,7 +588,7 @@ func testLostTooLarge(t *testing.T, r *rig) {
 	r.expire()
 	var lost, returned []string
 	for calls := 1; ; calls++ {
-		res, err := r.Reclaim(r.session, true).Next(bg)
+		res, err := r.Sessions().Reclaim(r.session, true).Next(bg)
 		r.must(err)
 		lost, returned = append(lost, ids(res.Lost)...), append(returned, res.Returned...)
 		if res.Left == 0 {
@@ -629,7 +629,7 @@ func testReclaimLate(t *testing.T, r *rig) {
 	r.put(want...)
 	got := r.claim(MaxBatch)
 	r.expire()
-	recovery := r.Reclaim(r.session, false)
+	recovery := r.Sessions().Reclaim(r.session, false)
 	res, err := recovery.Next(bg)
 	r.must(err)
 	same(t, "returned", len(res.Returned), maxReclaim)
@@ -657,7 +657,7 @@ func testLostAll(t *testing.T, r *rig) {
 		r.claim(MaxBatch)
 	}
 	r.expire()
-	res, err := r.Reclaim(r.session, true).Next(bg)
+	res, err := r.Sessions().Reclaim(r.session, true).Next(bg)
 	r.must(err)
 	same(t, "lost", len(res.Lost), len(items))
 }

@@ -144,7 +144,7 @@ func (e *OutOfStepError) Error() string {
 
 // Relay puts the jobs of a batch in, unless that was done before: then the outcomes are those of the first call. It puts in all of them or none: nobody
 // could tell half a batch from a whole one. The error may be ErrVoid, ErrSent, a *NoRoomError or an *OutOfStepError.
-func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
+func (ob *Outboxes) Relay(ctx context.Context, outbox string, shard int, b *Batch) (Fates, error) {
 	if len(b.Items) > MaxBatch {
 		return Fates{}, fmt.Errorf("%w batch: %d jobs, at most %d go in one call", signalbox.ErrInvalid, len(b.Items), MaxBatch)
 	}
@@ -160,7 +160,7 @@ func (q *Queue) Relay(ctx context.Context, outbox string, shard int, b *Batch) (
 		it := &b.Items[i]
 		args = append(args, it.id, it.class, it.when, it.envelope)
 	}
-	r, err := scripts.Relay.Run(ctx, q.rdb, scripts.Relay.Keys(&q.keys, q.keys.Outbox(outbox, shard)), args)
+	r, err := scripts.Relay.Run(ctx, ob.q.rdb, scripts.Relay.Keys(&ob.q.keys, ob.q.keys.Outbox(outbox, shard)), args)
 	if err != nil {
 		return Fates{}, jobError(err)
 	}
@@ -240,12 +240,12 @@ func (q *Queue) Room(ctx context.Context) (room int64, limited bool, err error) 
 }
 
 // Relayed returns the last batch that Redis has of each of these shards of an outbox.
-func (q *Queue) Relayed(ctx context.Context, outbox string, shards ...int) ([]Place, error) {
+func (ob *Outboxes) Relayed(ctx context.Context, outbox string, shards ...int) ([]Place, error) {
 	keys := make([]string, len(shards))
 	for i, shard := range shards {
-		keys[i] = q.keys.Outbox(outbox, shard)
+		keys[i] = ob.q.keys.Outbox(outbox, shard)
 	}
-	values, err := q.rdb.MGet(ctx, keys...).Result()
+	values, err := ob.q.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -265,19 +265,19 @@ func (q *Queue) Relayed(ctx context.Context, outbox string, shards ...int) ([]Pl
 	return last, nil
 }
 
-// SetOutbox publishes what an outbox has for the queue, as text, for so long.
-func (q *Queue) SetOutbox(ctx context.Context, outbox, text string, ttl time.Duration) error {
-	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, q.keys.Outboxes, outbox, text)
-		p.PExpire(ctx, q.keys.Outboxes, ttl)
+// Set publishes what an outbox has for the queue, as text, for so long.
+func (ob *Outboxes) Set(ctx context.Context, outbox, text string, ttl time.Duration) error {
+	_, err := ob.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, ob.q.keys.Outboxes, outbox, text)
+		p.PExpire(ctx, ob.q.keys.Outboxes, ttl)
 		return nil
 	})
 	return err
 }
 
-// Outboxes returns what outboxes have published for the queue, by their IDs.
-func (q *Queue) Outboxes(ctx context.Context) (map[string]string, error) {
-	return q.rdb.HGetAll(ctx, q.keys.Outboxes).Result()
+// All returns what outboxes have published for the queue, by their IDs.
+func (ob *Outboxes) All(ctx context.Context) (map[string]string, error) {
+	return ob.q.rdb.HGetAll(ctx, ob.q.keys.Outboxes).Result()
 }
 
 // An OutboxState is what relays publish about an outbox for a queue, as JSON. Times are µs since the Unix epoch, by the clock of the database.
@@ -299,12 +299,12 @@ func (s OutboxState) Lag(now int64) int64 {
 }
 
 // Has reports for each parcel whether the queue has its job: one with its ID, its kind and its incarnation, in any state.
-func (q *Queue) Has(ctx context.Context, parcels []Parcel) ([]bool, error) {
+func (ob *Outboxes) Has(ctx context.Context, parcels []Parcel) ([]bool, error) {
 	ids := make([]string, len(parcels))
 	for i, p := range parcels {
 		ids[i] = p.ID
 	}
-	records, err := q.rdb.HMGet(ctx, q.keys.Jobs, ids...).Result()
+	records, err := ob.q.rdb.HMGet(ctx, ob.q.keys.Jobs, ids...).Result()
 	if err != nil {
 		return nil, err
 	}

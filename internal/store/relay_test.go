@@ -17,7 +17,7 @@ import (
 
 // relay sends a batch, and returns the outcomes.
 func (r *rig) relay(b Batch) (string, error) {
-	fates, err := r.Relay(bg, "box", 3, &b)
+	fates, err := r.Outboxes().Relay(bg, "box", 3, &b)
 	return fates.list, err
 }
 
@@ -63,7 +63,7 @@ func TestRelayOnce(t *testing.T) {
 	if ttl := r.rdb.PTTL(bg, r.keys.Outbox("box", 3)).Val(); ttl != -1 {
 		t.Errorf("the lane expires in %v", ttl)
 	}
-	last, err := r.Relayed(bg, "box", 2, 3)
+	last, err := r.Outboxes().Relayed(bg, "box", 2, 3)
 	r.must(err)
 	if !slices.Equal(last, []Place{{}, {1, "a"}}) {
 		t.Errorf("last batches %v", last)
@@ -223,7 +223,7 @@ func TestRelayRefuses(t *testing.T) {
 	if _, err := r.relay(r.parcels(1, "a", "x")); err == nil || !strings.Contains(err.Error(), "lane") {
 		t.Errorf("a lane with another text: %v", err)
 	}
-	if _, err := r.Relayed(bg, "box", 3); err == nil {
+	if _, err := r.Outboxes().Relayed(bg, "box", 3); err == nil {
 		t.Error("a lane with another text can be read")
 	}
 	r.must(r.rdb.Del(bg, r.keys.Outbox("box", 3)).Err())

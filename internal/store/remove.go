@@ -59,8 +59,8 @@ const (
 
 // Remove removes the queue, unless there are reasons against it: all its keys but those that [Named] finds. The registry of queues keeps its name until
 // Unlist. Redis decides and deletes in one step. So a call that comes at that moment either is a reason, or makes the queue anew. It may be called again.
-func (q *Queue) Remove(ctx context.Context, r Removal) ([]Reason, error) {
-	reply, err := scripts.Remove.Run(ctx, q.rdb, scripts.Remove.Keys(&q.keys), scripts.Remove.Args(0, scripts.Arg("protocol", layout.Protocol),
+func (pr *Presence) Remove(ctx context.Context, r Removal) ([]Reason, error) {
+	reply, err := scripts.Remove.Run(ctx, pr.q.rdb, scripts.Remove.Keys(&pr.q.keys), scripts.Remove.Args(0, scripts.Arg("protocol", layout.Protocol),
 		scripts.Arg("dry", scripts.Flag(r.DryRun)), scripts.Arg("loose", scripts.Flag(r.Settings)), scripts.Arg("unused", r.Unused.Microseconds())))
 	if err == nil {
 		err = reply.Status("ok")
@@ -189,9 +189,9 @@ func (c *counted) MarshalBinary() ([]byte, error) { c.writes.Add(1); return []by
 func (c *counted) String() string                 { return c.text }
 
 // Unlist takes the queue out of the registry after it was removed, and puts it in again if it is there anew. It may be called again.
-func (q *Queue) Unlist(ctx context.Context) error {
+func (pr *Presence) Unlist(ctx context.Context) error {
 	unlist := func(most *counted) (status string, now int64, err error) {
-		r, err := scripts.Unlist.Run(ctx, q.rdb, scripts.Unlist.Keys(&q.keys, q.keys.Registry), scripts.Unlist.Args(0, scripts.Arg("queue", q.name), scripts.Arg("most", most)))
+		r, err := scripts.Unlist.Run(ctx, pr.q.rdb, scripts.Unlist.Keys(&pr.q.keys, pr.q.keys.Registry), scripts.Unlist.Args(0, scripts.Arg("queue", pr.q.name), scripts.Arg("most", most)))
 		if err == nil {
 			err = r.Status("ok", "late")
 		}
@@ -217,7 +217,7 @@ func (q *Queue) Unlist(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return errors.Join(err, q.relist(ctx))
+			return errors.Join(err, pr.relist(ctx))
 		}
 		if status == "ok" {
 			break
@@ -226,20 +226,20 @@ func (q *Queue) Unlist(ctx context.Context) error {
 			return err
 		}
 	}
-	return q.relist(ctx)
+	return pr.relist(ctx)
 }
 
 // relist registers the queue if it has any key.
-func (q *Queue) relist(ctx context.Context) error {
-	keys := make([]string, 0, len(q.keys.Named))
-	for name, key := range q.keys.Named {
+func (pr *Presence) relist(ctx context.Context) error {
+	keys := make([]string, 0, len(pr.q.keys.Named))
+	for name, key := range pr.q.keys.Named {
 		if name != "REPORTER" { // a client that reports depths doesn't use the queue; it expires
 			keys = append(keys, key)
 		}
 	}
-	n, err := q.rdb.Exists(ctx, keys...).Result()
+	n, err := pr.q.rdb.Exists(ctx, keys...).Result()
 	if err != nil || n == 0 {
 		return err
 	}
-	return q.Register(ctx)
+	return pr.Register(ctx)
 }

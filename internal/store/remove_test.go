@@ -36,13 +36,13 @@ func (r *rig) used() {
 	r.open()
 	r.put(NewID())
 	r.settled(settlement(r.one(), Completed))
-	_, err := r.Close(bg, r.session, false)
+	_, err := r.Sessions().Close(bg, r.session, false)
 	r.must(err)
 }
 
 func (r *rig) removed(how Removal) []string {
 	r.t.Helper()
-	reasons, err := r.Remove(bg, how)
+	reasons, err := r.Presence().Remove(bg, how)
 	r.must(err)
 	return kinds(reasons)
 }
@@ -66,24 +66,24 @@ func TestRemove(t *testing.T) {
 	onServerAndCluster(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := newQueue(t, rdb)
 		r.used()
-		r.must(r.Register(bg))
+		r.must(r.Presence().Register(bg))
 		r.must(r.rdb.Set(bg, r.keys.Reporter, "me", time.Minute).Err())
 		before := r.dump()
 		equal(t, "a look", r.removed(Removal{DryRun: true}), nil)
 		r.unchanged("a look", before)
 		equal(t, "reasons", r.removed(Removal{}), nil)
-		r.must(r.Unlist(bg))
+		r.must(r.Presence().Unlist(bg))
 		for key := range r.dump() {
 			if !strings.HasPrefix(key, "lane:") {
 				t.Errorf("key %s is left", key)
 			}
 		}
 		same(t, "listed", r.isListed(), false)
-		known, err := r.Known(bg)
+		known, err := r.Presence().Known(bg)
 		r.must(err)
 		same(t, "known", known, false)
 		equal(t, "again", r.removed(Removal{}), nil)
-		r.must(r.Unlist(bg))
+		r.must(r.Presence().Unlist(bg))
 
 		r.producer.Next()
 		fates, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0)})
@@ -137,7 +137,7 @@ func TestRemoveRefused(t *testing.T) {
 			r.must(err)
 		}},
 		{name: "paused entry", do: func(r *rig) { r.setting(pausedEntry+"e", "") }, want: KeptByEntries},
-		{name: "reported outbox", do: func(r *rig) { r.must(r.SetOutbox(bg, "box", "{}", time.Minute)) }, want: KeptByOutbox},
+		{name: "reported outbox", do: func(r *rig) { r.must(r.Outboxes().Set(bg, "box", "{}", time.Minute)) }, want: KeptByOutbox},
 		{name: "window", do: func(r *rig) {
 			r.enqueued(r.windowed("a", time.Hour))
 			r.open()
@@ -231,7 +231,7 @@ func TestRemoveNewerLayout(t *testing.T) {
 	r.used()
 	r.must(r.rdb.HSet(bg, r.keys.Settings, "layout", layout.Protocol+1).Err())
 	before := r.dump()
-	if _, err := r.Remove(bg, Removal{Settings: true}); err == nil || !strings.Contains(err.Error(), "layout") {
+	if _, err := r.Presence().Remove(bg, Removal{Settings: true}); err == nil || !strings.Contains(err.Error(), "layout") {
 		t.Errorf("got %v", err)
 	}
 	r.unchanged("a removal", before)
@@ -274,10 +274,10 @@ func TestRemoveKnowsEveryKey(t *testing.T) {
 	// What a queue has with all that there is: no key is of a kind that isn't known.
 	r := unchecked(t, redistest.Start(t).Client())
 	r.furnish()
-	_, err := r.Relay(bg, "box", 7, &Batch{Place: Place{1, "n"}, Items: []Item{r.item("boxed", When{}, 0)}})
+	_, err := r.Outboxes().Relay(bg, "box", 7, &Batch{Place: Place{1, "n"}, Items: []Item{r.item("boxed", When{}, 0)}})
 	r.must(err)
-	r.must(r.WriteStuck(bg, r.session, time.Minute, []Stuck{{ID: "a"}}))
-	r.must(r.WriteProgress(bg, r.session, time.Minute, []Progress{{ID: "a"}}))
+	r.must(r.Sessions().WriteStuck(bg, r.session, time.Minute, []Stuck{{ID: "a"}}))
+	r.must(r.Sessions().WriteProgress(bg, r.session, time.Minute, []Progress{{ID: "a"}}))
 	r.must(r.rdb.Set(bg, r.keys.Prefix+"later", "x", 0).Err())
 	named, err := Named(bg, r.rdb, "", r.Name())
 	r.must(err)
@@ -314,10 +314,10 @@ func TestUnlistLooksAgain(t *testing.T) {
 				t.Parallel()
 				r := newQueue(t, rdb)
 				r.used()
-				r.must(r.Register(bg))
+				r.must(r.Presence().Register(bg))
 				equal(t, "reasons", r.removed(Removal{}), nil)
 				comes(r)
-				r.must(r.Unlist(bg))
+				r.must(r.Presence().Unlist(bg))
 				same(t, "listed", r.isListed(), true)
 			})
 		}
@@ -329,7 +329,7 @@ func TestUnlistLate(t *testing.T) {
 	t.Parallel()
 	r := onShared(t)
 	r.used()
-	r.must(r.Register(bg))
+	r.must(r.Presence().Register(bg))
 	late := func() string {
 		t.Helper()
 		reply, err := scripts.Unlist.Run(bg, r.rdb, scripts.Unlist.Keys(&r.keys, r.keys.Registry), scripts.Unlist.Args(0, scripts.Arg("queue", r.Name()), scripts.Arg("most", r.rdb.Time(bg).Val().UnixMicro()-1)))
@@ -347,7 +347,7 @@ func TestUnlistLostReply(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	r := newQueue(t, rdb)
 	r.used()
-	r.must(r.Register(bg))
+	r.must(r.Presence().Register(bg))
 	equal(t, "reasons", r.removed(Removal{}), nil)
 	copied := make(chan error, 1)
 	client := redistest.Start(t).Client()
@@ -363,12 +363,12 @@ func TestUnlistLostReply(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, func() {
 			r.producer.Next()
 			_, err := r.Enqueue(bg, r.producer, []Item{r.item("a", When{}, 0)})
-			err = errors.Join(err, r.Register(bg))
+			err = errors.Join(err, r.Presence().Register(bg))
 			copied <- errors.Join(err, scripts.Unlist.Lua().Run(bg, rdb, []string{r.keys.Registry}, r.Name(), most.text).Err())
 		})
 		return err
 	}))
-	r.must(r.On(client).Unlist(bg))
+	r.must(r.On(client).Presence().Unlist(bg))
 	r.must(<-copied)
 	same(t, "listed", r.isListed(), true)
 }
@@ -382,7 +382,7 @@ func TestRemoveLateCopies(t *testing.T) {
 	r.put("a") // the call that comes again
 	d := r.one()
 	r.settled(settlement(d, Completed))
-	_, err := r.Close(bg, r.session, false, r.lane)
+	_, err := r.Sessions().Close(bg, r.session, false, r.lane)
 	r.must(err)
 	equal(t, "reasons", r.removed(Removal{}), nil)
 
@@ -390,7 +390,7 @@ func TestRemoveLateCopies(t *testing.T) {
 	r.must(err)
 	same(t, "the enqueue, made again", fates.Of(0), PutIn)
 	same(t, "jobs", r.rdb.Exists(bg, r.keys.Jobs).Val(), 0)
-	reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Retry)}})
+	reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Want: 1, Settle: []Settlement{settlement(d, Retry)}})
 	r.must(err)
 	same(t, "the session is there", reply.Alive, false)
 	same(t, "jobs", r.rdb.Exists(bg, r.keys.Jobs).Val(), 0)
@@ -414,12 +414,12 @@ func TestAnewIsListed(t *testing.T) {
 		r.session = "s" + NewID()
 		r.open()
 		r.settled(settlement(r.one(), Completed))
-		_, err := r.Close(bg, r.session, false)
+		_, err := r.Sessions().Close(bg, r.session, false)
 		r.must(err)
 		r.must(r.rdb.Del(bg, r.keys.Entries, r.keys.Settings).Err())
 		r.layout(layout.Protocol)
 		equal(t, "reasons", r.removed(Removal{}), nil)
-		r.must(r.Unlist(bg))
+		r.must(r.Presence().Unlist(bg))
 		same(t, "listed", r.isListed(), false)
 	}
 	t.Run("copies", func(t *testing.T) {
@@ -427,7 +427,7 @@ func TestAnewIsListed(t *testing.T) {
 		from, to := newQueue(t, rdb), newQueue(t, rdb)
 		from.must(from.Settings().SetCopies(bg, to.Name()))
 		from.open()
-		c := from.NewCopier()
+		c := from.Transfer().NewCopier()
 		for _, id := range []string{"a", "b"} {
 			from.bury(Dead, id)
 			_, err := c.Copy(bg, []string{id})
@@ -453,7 +453,7 @@ func TestAnewIsListed(t *testing.T) {
 		before, anew := Place{}, []bool{true, true, false}
 		for i, want := range anew {
 			b := &Batch{Place: Place{int64(i + 1), "n"}, After: before, Items: []Item{r.item(NewID(), When{}, 0)}}
-			fates, err := r.Relay(bg, "box", 1, b)
+			fates, err := r.Outboxes().Relay(bg, "box", 1, b)
 			r.must(err)
 			same(t, "it is new", fates.Anew(), want)
 			before = b.Place

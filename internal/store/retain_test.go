@@ -318,7 +318,7 @@ func testRetainIsListed(t *testing.T, r *rig) {
 		r.must(err)
 		same(t, fmt.Sprint("the latest ", n), strings.Join(viewed(latest), ""), want)
 	}
-	for s, err := range r.All(bg) {
+	for s, err := range r.Transfer().All(bg) {
 		r.must(err)
 		if !s.Ended.Equal(ended[s.ID].Truncate(time.Microsecond)) {
 			t.Errorf("all: %s ended at %v; want %v", s.ID, s.Ended, ended[s.ID])
@@ -338,11 +338,11 @@ func testRetainIsMoved(t *testing.T, r *rig) {
 	if !got.At.Equal(before.At) || got.Job.Retain != time.Hour || to.rdb.ZScore(bg, to.keys.Dead, "a").Val() != score {
 		t.Errorf("it ended at %v, and is kept for %v; want %v", got.At, got.Job.Retain, before.At)
 	}
-	for s, err := range r.All(bg) {
+	for s, err := range r.Transfer().All(bg) {
 		r.must(err)
 		s.Record = nil
-		r.must(to.Prepare(&s))
-		_, err := to.PutStored(bg, []Stored{s}, false)
+		r.must(to.Transfer().Prepare(&s))
+		_, err := to.Transfer().Put(bg, []Stored{s}, false)
 		r.must(err)
 		same(t, "of a file", to.rdb.ZScore(bg, to.keys.Dead, "b").Val(), r.rdb.ZScore(bg, r.keys.Dead, "b").Val())
 		same(t, "of a file", to.shown("b").Job.Retain, time.Hour)

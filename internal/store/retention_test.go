@@ -27,7 +27,7 @@ var retentionTests = []storeTest{
 
 func (r *rig) sweep() (dropped int) {
 	r.t.Helper()
-	dropped, err := r.Sweep(bg)
+	dropped, err := r.Sessions().Sweep(bg)
 	r.must(err)
 	return dropped
 }

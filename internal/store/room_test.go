@@ -158,13 +158,13 @@ func TestTicksOfAFullQueue(t *testing.T) {
 // roomy subscribes to the queue's channel. It returns how many messages have come since.
 func (r *rig) roomy(srv *redistest.Server) func() int {
 	r.t.Helper()
-	sub := srv.Client().Subscribe(bg, r.RoomChannel())
+	sub := srv.Client().Subscribe(bg, r.Channels().Room())
 	r.t.Cleanup(func() { _ = sub.Close() })
 	_, err := sub.Receive(bg)
 	r.must(err)
 	messages := sub.Channel()
 	return func() (n int) {
-		r.must(r.rdb.Publish(bg, r.RoomChannel(), "end").Err())
+		r.must(r.rdb.Publish(bg, r.Channels().Room(), "end").Err())
 		for m := range messages {
 			if m.Payload == "end" {
 				break
@@ -308,7 +308,7 @@ func TestCopiesIntoAFullQueue(t *testing.T) {
 	to.put("x")
 	to.maximum(1)
 	r.into("a", signalbox.StateDead)
-	c := r.NewCopier()
+	c := r.Transfer().NewCopier()
 	noted, _, err := c.Noted(bg, 0)
 	r.must(err)
 	_, err = c.Copy(bg, noted)

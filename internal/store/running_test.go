@@ -35,7 +35,7 @@ func TestRunning(t *testing.T) {
 			r.open()
 			r.claim(1)
 			r.lane.Next()
-			_, err = r.Claim(bg, r.lane, &ClaimRequest{Session: "s2", Want: MaxBatch})
+			_, err = r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: "s2", Want: MaxBatch})
 			r.must(err)
 			running, err = r.Looks().Running(bg, append(all, "nobody's"))
 			r.must(err)

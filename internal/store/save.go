@@ -29,7 +29,7 @@ const maxSaveTries = 4
 // Save gives the job of a delivery that runs in the session, with that ID and token, a record with what its handler has saved, in place of all that was saved before. The delivery has that
 // record then. Redis compares the token, and the record before with the one that the delivery has: so a copy of an earlier call that comes late changes nothing. It may be
 // called again after an error.
-func (q *Queue) Save(ctx context.Context, session, id string, token int64, d *Delivery, saved []byte) error {
+func (ss *Sessions) Save(ctx context.Context, session, id string, token int64, d *Delivery, saved []byte) error {
 	record, err := wire.WithSaved(d.latest(), saved)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (q *Queue) Save(ctx context.Context, session, id string, token int64, d *De
 	sum := sha1.Sum(d.latest())
 	before := hex.EncodeToString(sum[:])
 	for range maxSaveTries {
-		r, err := scripts.Save.Run(ctx, q.rdb, scripts.Save.Keys(&q.keys, q.keys.Inflight(session)),
+		r, err := scripts.Save.Run(ctx, ss.q.rdb, scripts.Save.Keys(&ss.q.keys, ss.q.keys.Inflight(session)),
 			scripts.Save.Args(0, scripts.Arg("id", id), scripts.Arg("token", token), scripts.Arg("before", before), scripts.Arg("record", record)))
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func (r *rig) saveCall(d Delivery, before, record []byte) string {
 }
 
 func (r *rig) save(d *Delivery, saved string) error {
-	return r.Save(bg, r.session, d.Job.ID, d.Job.Token, d, []byte(saved))
+	return r.Sessions().Save(bg, r.session, d.Job.ID, d.Job.Token, d, []byte(saved))
 }
 
 // savedOf returns what the record of a job has saved.
@@ -75,8 +75,8 @@ func TestSave(t *testing.T) {
 			same(t, "the next delivery has", string(d.Job.Saved), "three")
 			for what, err := range map[string]error{
 				"the token before":          r.save(&last, "late"),
-				"a session that has it not": r.Save(bg, "another", "a", d.Job.Token, &d, []byte("late")),
-				"a job that isn't there":    r.Save(bg, r.session, "b", d.Job.Token, &d, []byte("late")),
+				"a session that has it not": r.Sessions().Save(bg, "another", "a", d.Job.Token, &d, []byte("late")),
+				"a job that isn't there":    r.Sessions().Save(bg, r.session, "b", d.Job.Token, &d, []byte("late")),
 			} {
 				if !errors.Is(err, ErrSuperseded) {
 					t.Errorf("%s: %v", what, err)
@@ -90,7 +90,7 @@ func TestSave(t *testing.T) {
 			r.settled(Settlement{ID: "a", Token: d.Job.Token, Outcome: Dead, Record: record, Size: d.Size(), Special: d.Special()})
 			same(t, "a dead job has saved", r.savedOf("a"), "four")
 			other := r.Sibling(r.Name() + "-other")
-			answers, err := r.Move(bg, other.name, []string{"a"})
+			answers, err := r.Transfer().Move(bg, other.name, []string{"a"})
 			r.must(err)
 			equal(t, "the move", answers, []Answer{{Acted: Done, State: signalbox.StateDead}})
 			v, _, _, err := other.Looks().Show(bg, "a")

@@ -9,20 +9,20 @@ import (
 )
 
 // Open opens a session, or renews it: it lives for ttl from now, by the server's clock.
-func (q *Queue) Open(ctx context.Context, session string, ttl time.Duration) (alive bool, hints Hints, err error) {
-	return q.renew(ctx, session, ttl, "", true)
+func (ss *Sessions) Open(ctx context.Context, session string, ttl time.Duration) (alive bool, hints Hints, err error) {
+	return ss.renew(ctx, session, ttl, "", true)
 }
 
 // Renew lets the session live for ttl from now. It is not alive if it is unknown or over. address is where it waits for wake-ups, or "".
-func (q *Queue) Renew(ctx context.Context, session string, ttl time.Duration, address string) (alive bool, hints Hints, err error) {
-	return q.renew(ctx, session, ttl, address, false)
+func (ss *Sessions) Renew(ctx context.Context, session string, ttl time.Duration, address string) (alive bool, hints Hints, err error) {
+	return ss.renew(ctx, session, ttl, address, false)
 }
 
-func (q *Queue) renew(ctx context.Context, session string, ttl time.Duration, address string, open bool) (bool, Hints, error) {
-	seq, waited, ran := q.times.args()
-	r, err := scripts.Renew.Run(ctx, q.rdb, scripts.Renew.Keys(&q.keys, q.timesLane()), scripts.Renew.Args(0,
+func (ss *Sessions) renew(ctx context.Context, session string, ttl time.Duration, address string, open bool) (bool, Hints, error) {
+	seq, waited, ran := ss.q.times.args()
+	r, err := scripts.Renew.Run(ctx, ss.q.rdb, scripts.Renew.Keys(&ss.q.keys, ss.q.timesLane()), scripts.Renew.Args(0,
 		scripts.Arg("protocol", layout.Protocol), scripts.Arg("session", session), scripts.Arg("ttl", ttl.Microseconds()), scripts.Arg("open", scripts.Flag(open)),
-		scripts.Arg("address", address), scripts.Arg("worker", q.worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
+		scripts.Arg("address", address), scripts.Arg("worker", ss.q.worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
 	if err != nil {
 		return false, Hints{}, err
 	}
@@ -45,17 +45,17 @@ func parseRenew(r *scripts.Reply) (alive bool, hints Hints, err error) {
 
 // Close ends a session that has no deliveries left, and the lanes of its worker. The lane of a batch of times is none of them: it must
 // outlive a call that is made again. ends says that the worker ends, so that it is no longer to be quiet. Close returns how many deliveries are left.
-func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*Lane) (left int, err error) {
+func (ss *Sessions) Close(ctx context.Context, session string, ends bool, lanes ...*Lane) (left int, err error) {
 	worker := ""
 	if ends {
-		worker = q.worker
+		worker = ss.q.worker
 	}
-	seq, waited, ran := q.times.args()
-	keys := scripts.Close.Keys(&q.keys, q.timesLane(), q.keys.Inflight(session))
+	seq, waited, ran := ss.q.times.args()
+	keys := scripts.Close.Keys(&ss.q.keys, ss.q.timesLane(), ss.q.keys.Inflight(session))
 	for _, l := range lanes {
 		keys = append(keys, l.key)
 	}
-	r, err := scripts.Close.Run(ctx, q.rdb, keys, scripts.Close.Args(0, scripts.Arg("session", session), scripts.Arg("channel", q.keys.Channel(session)),
+	r, err := scripts.Close.Run(ctx, ss.q.rdb, keys, scripts.Close.Args(0, scripts.Arg("session", session), scripts.Arg("channel", ss.q.keys.Channel(session)),
 		scripts.Arg("worker", worker), scripts.Arg("seq", seq), scripts.Arg("waited", waited), scripts.Arg("ran", ran)))
 	if err != nil {
 		return 0, err
@@ -66,9 +66,9 @@ func (q *Queue) Close(ctx context.Context, session string, ends bool, lanes ...*
 
 // Sweep drops terminal jobs beyond what the queue keeps, windows of unique keys that are over, and old receipts of moves, up to 500 of each kind. It returns how many:
 // 0 if nothing is left to drop.
-func (q *Queue) Sweep(ctx context.Context) (dropped int, err error) {
-	r, err := scripts.Sweep.Run(ctx, q.rdb, scripts.Sweep.Keys(&q.keys), scripts.Sweep.Args(0, scripts.Arg("protocol", layout.Protocol),
-		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds())))
+func (ss *Sessions) Sweep(ctx context.Context) (dropped int, err error) {
+	r, err := scripts.Sweep.Run(ctx, ss.q.rdb, scripts.Sweep.Keys(&ss.q.keys), scripts.Sweep.Args(0, scripts.Arg("protocol", layout.Protocol),
+		scripts.Arg("keep_jobs", ss.q.kept.Jobs), scripts.Arg("keep_bytes", ss.q.kept.Bytes), scripts.Arg("keep_us", ss.q.kept.Age.Microseconds())))
 	if err != nil {
 		return 0, err
 	}

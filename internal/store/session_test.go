@@ -44,25 +44,25 @@ func testRenewRevivesNothing(t *testing.T, r *rig) {
 	r.claim(1)
 	r.expire()
 	before := r.dump()
-	alive, _, err := r.Renew(bg, r.session, time.Minute, "")
+	alive, _, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive by Renew", alive, false)
-	alive, _, err = r.Open(bg, r.session, time.Minute)
+	alive, _, err = r.Sessions().Open(bg, r.session, time.Minute)
 	r.must(err)
 	same(t, "alive by Open", alive, false)
-	alive, _, err = r.Renew(bg, "unknown", time.Minute, "")
+	alive, _, err = r.Sessions().Renew(bg, "unknown", time.Minute, "")
 	r.must(err)
 	same(t, "unknown alive by Renew", alive, false)
 	r.unchanged("renewing what is over", before)
 	same(t, "reclaimed", len(r.reclaim(r.session).Returned), 1)
-	alive, _, err = r.Renew(bg, r.session, time.Minute, "")
+	alive, _, err = r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive by Renew after it was reclaimed", alive, false)
 }
 
 func testRenewExtends(t *testing.T, r *rig) {
 	r.open()
-	alive, _, err := r.Renew(bg, r.session, time.Hour, "")
+	alive, _, err := r.Sessions().Renew(bg, r.session, time.Hour, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	now, err := r.Now(bg)
@@ -83,7 +83,7 @@ func testClose(t *testing.T, r *rig) {
 	r.settled(settlement(d, Return))
 	r.takeWake()
 	for range 2 { // the second time as after a lost reply
-		left, err := r.Close(bg, r.session, false, r.lane)
+		left, err := r.Sessions().Close(bg, r.session, false, r.lane)
 		r.must(err)
 		same(t, "left", left, 0)
 	}
@@ -96,12 +96,12 @@ func testCloseBusy(t *testing.T, r *rig) {
 	r.open()
 	r.put("a", "b")
 	d := r.claim(1)[0]
-	left, err := r.Close(bg, r.session, false, r.lane)
+	left, err := r.Sessions().Close(bg, r.session, false, r.lane)
 	r.must(err)
 	same(t, "left", left, 1)
 	r.renewed() // the session continues
 	r.settled(settlement(d, Completed))
-	left, err = r.Close(bg, r.session, false)
+	left, err = r.Sessions().Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 }
@@ -115,7 +115,7 @@ func testCloseDue(t *testing.T, r *rig) {
 	_, err = r.Enqueue(bg, r.lane, []Item{item})
 	r.must(err)
 	r.listen()
-	_, err = r.Close(bg, r.session, false)
+	_, err = r.Sessions().Close(bg, r.session, false)
 	r.must(err)
 	same(t, "wake-ups", r.wakes(), 1)
 }
@@ -125,12 +125,12 @@ func testNextBeyondExpired(t *testing.T, r *rig) {
 	r.put("a")
 	r.claim(1)
 	r.expire()
-	_, hints, err := r.Open(bg, "other", time.Minute)
+	_, hints, err := r.Sessions().Open(bg, "other", time.Minute)
 	r.must(err)
 	equal(t, "expired", hints.Expired, []string{r.session})
 	if hints.Next <= 50*time.Second || hints.Next > time.Minute {
 		t.Errorf("next in %v, want a minute: the other session's end", hints.Next)
 	}
-	_, err = r.Close(bg, "other", false)
+	_, err = r.Sessions().Close(bg, "other", false)
 	r.must(err)
 }

@@ -182,7 +182,7 @@ func testStaleTokens(t *testing.T, r *rig) {
 			s.Record = []byte("forged")
 			before := r.dump()
 			r.lane.Next()
-			reply, err := r.Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{s}})
+			reply, err := r.Sessions().Claim(bg, r.lane, &ClaimRequest{Session: r.session, Settle: []Settlement{s}})
 			r.must(err)
 			equal(t, fmt.Sprintf("%s of %s: refused", o, what), reply.Refused, []int{0})
 			r.unchangedBut(fmt.Sprintf("%s of %s", o, what), before, r.lane)

@@ -40,7 +40,7 @@ func testSpanOfACrash(t *testing.T, r *rig) {
 	ds := r.claim(2)
 	r.note(ds[1], "lost")
 	r.expire()
-	res, err := r.Reclaim(r.session, true).Next(bg)
+	res, err := r.Sessions().Reclaim(r.session, true).Next(bg)
 	r.must(err)
 	if len(res.Lost) != 2 || res.Lost[0].Job.ID != "a" && res.Lost[1].Job.ID != "a" {
 		t.Fatalf("lost: %+v", res.Lost)
@@ -60,7 +60,7 @@ func testSpanOfACrash(t *testing.T, r *rig) {
 func (r *rig) lost() (lost, next Delivery) {
 	r.t.Helper()
 	r.expire()
-	res, err := r.Reclaim(r.session, true).Next(bg)
+	res, err := r.Sessions().Reclaim(r.session, true).Next(bg)
 	r.must(err)
 	if len(res.Lost) != 1 {
 		r.t.Fatalf("lost: %+v", res)

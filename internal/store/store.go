@@ -137,25 +137,6 @@ func (q *Queue) Denied(ctx context.Context, err error, role server.Role) error {
 	return server.Denied(ctx, q.rdb, q.keys.Jobs, err, role)
 }
 
-// Register adds the queue to the queues that its namespace is known to have. It may be called again and again.
-func (q *Queue) Register(ctx context.Context) error {
-	return q.rdb.SAdd(ctx, q.keys.Registry, q.name).Err()
-}
-
-// Known reports whether anybody has used the queue: a job was enqueued, a session is open, a setting was made, or it was registered. It returns a
-// *layout.Error if the queue's layout is older than layout.Number: what the queue has would be misread.
-func (q *Queue) Known(ctx context.Context) (bool, error) {
-	used, err := q.Site().Begun(ctx)
-	if err != nil || used {
-		return used, err
-	}
-	sessions, err := q.rdb.Exists(ctx, q.keys.Sessions).Result()
-	if err != nil || sessions > 0 {
-		return sessions > 0, err
-	}
-	return q.rdb.SIsMember(ctx, q.keys.Registry, q.name).Result()
-}
-
 // A Lane numbers calls, so that a call whose reply was lost can be made again: Redis
 // keeps the number and the outcome of a lane's last call for an hour. A lane has one
 // call under way at a time.

@@ -44,15 +44,15 @@ func (s *Stored) read(q *Queue) {
 // meanwhile. Each is as it was at one moment. One may come twice. An error is the last that is yielded.
 //
 // A job that is held, since it is being moved, comes from the queue that it leaves, as what it was.
-func (q *Queue) All(ctx context.Context) iter.Seq2[Stored, error] {
+func (t *Transfer) All(ctx context.Context) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
-		if err := q.all(ctx, func(s Stored) bool { return yield(s, nil) }); err != nil {
+		if err := t.all(ctx, func(s Stored) bool { return yield(s, nil) }); err != nil {
 			yield(Stored{}, err)
 		}
 	}
 }
 
-func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
+func (t *Transfer) all(ctx context.Context, yield func(Stored) bool) error {
 	cursor, each := "0", 10e3
 	var sessions []string
 	for tries := 0; ; {
@@ -61,11 +61,11 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 		}
 		var err error
 		if sessions == nil {
-			if sessions, err = q.Site().SessionsOf(ctx, nil); err != nil {
+			if sessions, err = t.q.Site().SessionsOf(ctx, nil); err != nil {
 				return err
 			}
 		}
-		e, again, err := q.Site().Examine(ctx, sessions, facts.Origin{Name: "jobs", Cursor: cursor, Count: max(1, min(facts.MaxLook, int(facts.PageBytes/each)))})
+		e, again, err := t.q.Site().Examine(ctx, sessions, facts.Origin{Name: "jobs", Cursor: cursor, Count: max(1, min(facts.MaxLook, int(facts.PageBytes/each)))})
 		switch {
 		case err != nil:
 			return err
@@ -84,12 +84,12 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 		}
 		each = max(each*0.9, float64(bytes)/float64(max(1, len(records))), 100)
 		for i := range e.Jobs {
-			if s, ok := q.storedOf(&e.Jobs[i], records[e.Jobs[i].ID], e.Now); ok && !yield(s) {
+			if s, ok := t.storedOf(&e.Jobs[i], records[e.Jobs[i].ID], e.Now); ok && !yield(s) {
 				return nil
 			}
 		}
 		for _, id := range e.Left {
-			view, situation, found, err := q.Looks().Show(ctx, id)
+			view, situation, found, err := t.q.Looks().Show(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 				f.Places = []facts.Place{{Kind: "awaiting"}}
 			case signalbox.StateReady:
 			}
-			if s, ok := q.storedOf(&f, view.Record, situation.At.UnixMicro()); ok && !yield(s) {
+			if s, ok := t.storedOf(&f, view.Record, situation.At.UnixMicro()); ok && !yield(s) {
 				return nil
 			}
 		}
@@ -121,7 +121,7 @@ func (q *Queue) all(ctx context.Context, yield func(Stored) bool) error {
 }
 
 // storedOf returns the job of these facts. ok is false for a job that isn't to be returned.
-func (q *Queue) storedOf(f *facts.Job, record string, now int64) (s Stored, ok bool) {
+func (t *Transfer) storedOf(f *facts.Job, record string, now int64) (s Stored, ok bool) {
 	if !f.There {
 		return Stored{}, false
 	}
@@ -149,7 +149,7 @@ func (q *Queue) storedOf(f *facts.Job, record string, now int64) (s Stored, ok b
 		s.State, s.Ended = signalbox.State(h.State), h.Ended
 		s.Record, _ = wire.Unhold(s.Record, h) // it can be read
 	}
-	s.read(q)
+	s.read(t.q)
 	return s, true
 }
 
@@ -158,7 +158,7 @@ const maxStored = wire.MaxRecord + wire.MaxAttemptBytes + 256<<10
 
 // Prepare checks a job that is to be put in, and makes its Record of its Whole unless it has one. The error wraps signalbox.ErrInvalid, and has none of
 // the record's contents.
-func (q *Queue) Prepare(s *Stored) error {
+func (t *Transfer) Prepare(s *Stored) error {
 	if layout.ValidateID(s.ID) != nil {
 		return errName("id")
 	}
@@ -196,7 +196,7 @@ func (q *Queue) Prepare(s *Stored) error {
 	if err := validateGroupOf(s.Record); err != nil {
 		return err
 	}
-	s.read(q)
+	s.read(t.q)
 	if !s.Whole.Job.ScheduledAt.Before(wire.HeldUntil) { // no worker would get it
 		return fmt.Errorf("%w time: it is due after 2255", signalbox.ErrInvalid)
 	}
@@ -210,7 +210,7 @@ func (q *Queue) Prepare(s *Stored) error {
 	if s.Record, err = wire.WithEffect(s.Record, effects); err != nil {
 		return err
 	}
-	s.read(q)
+	s.read(t.q)
 	return nil
 }
 
@@ -239,14 +239,14 @@ var printable = func() string {
 	return string(all)
 }()
 
-// PutStored puts jobs in that Prepare has accepted: Done, or Occupied if the queue has a job of the ID. Ready ones are put in as due at the time when they were,
+// Put puts jobs in that Prepare has accepted: Done, or Occupied if the queue has a job of the ID. Ready ones are put in as due at the time when they were,
 // so workers get them in the order of these times. With dry set nothing is changed. It may be called again.
-func (q *Queue) PutStored(ctx context.Context, jobs []Stored, dry bool) ([]Answer, error) {
+func (t *Transfer) Put(ctx context.Context, jobs []Stored, dry bool) ([]Answer, error) {
 	all := make([]placement, len(jobs))
 	for i := range jobs {
 		all[i] = jobs[i].placed()
 	}
-	return q.putRecords(ctx, all, dry)
+	return t.putRecords(ctx, all, dry)
 }
 
 // placed returns the placement of a job that Prepare has accepted.

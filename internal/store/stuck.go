@@ -39,10 +39,10 @@ type stuckJSON struct {
 }
 
 // WriteStuck keeps which jobs of a session are stuck, for ttl. Without any, nothing is kept.
-func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duration, jobs []Stuck) error {
-	key := q.keys.Stuck(session)
+func (ss *Sessions) WriteStuck(ctx context.Context, session string, ttl time.Duration, jobs []Stuck) error {
+	key := ss.q.keys.Stuck(session)
 	if len(jobs) == 0 {
-		return q.rdb.Del(ctx, key).Err()
+		return ss.q.rdb.Del(ctx, key).Err()
 	}
 	jobs = slices.SortedFunc(slices.Values(jobs), func(a, b Stuck) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Token, b.Token)) })
 	all := make([]stuckJSON, min(len(jobs), maxStuck))
@@ -53,12 +53,12 @@ func (q *Queue) WriteStuck(ctx context.Context, session string, ttl time.Duratio
 			all[i].Stack = j.Stack
 		}
 	}
-	return q.setNote(ctx, key, ttl, all)
+	return ss.setNote(ctx, key, ttl, all)
 }
 
 // Stuck returns which jobs of a session are stuck, as its worker has last written. What it can't read counts as none.
-func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
-	all, err := readNote[stuckJSON](ctx, q, q.keys.Stuck(session))
+func (ss *Sessions) Stuck(ctx context.Context, session string) ([]Stuck, error) {
+	all, err := readNote[stuckJSON](ctx, ss.q, ss.q.keys.Stuck(session))
 	if err != nil || all == nil {
 		return nil, err
 	}
@@ -70,12 +70,12 @@ func (q *Queue) Stuck(ctx context.Context, session string) ([]Stuck, error) {
 }
 
 // setNote keeps what a worker says of a session's jobs to people, for ttl.
-func (q *Queue) setNote(ctx context.Context, key string, ttl time.Duration, jobs any) error {
+func (ss *Sessions) setNote(ctx context.Context, key string, ttl time.Duration, jobs any) error {
 	value, err := json.Marshal(jobs)
 	if err != nil {
 		return err
 	}
-	return q.rdb.Set(ctx, key, value, ttl).Err()
+	return ss.q.rdb.Set(ctx, key, value, ttl).Err()
 }
 
 // readNote returns what setNote has kept. What it can't read counts as none.

@@ -15,7 +15,7 @@ func TestStuck(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	q := New(rdb, "", redistest.Name(t))
-	if got, err := q.Stuck(bg, "s"); got != nil || err != nil {
+	if got, err := q.Sessions().Stuck(bg, "s"); got != nil || err != nil {
 		t.Errorf("nothing was written: %v, %v", got, err)
 	}
 	begin := time.UnixMicro(1_800_000_000_000_000)
@@ -23,10 +23,10 @@ func TestStuck(t *testing.T) {
 	for i := range 3 * maxStuck {
 		jobs = append(jobs, Stuck{ID: fmt.Sprint(i), Token: int64(i), Since: begin.Add(-time.Duration(i) * time.Second), Stack: strings.Repeat("x", MaxStuckStack), Freed: i%2 == 0})
 	}
-	if err := q.WriteStuck(bg, "s", time.Minute, jobs); err != nil {
+	if err := q.Sessions().WriteStuck(bg, "s", time.Minute, jobs); err != nil {
 		t.Fatal(err)
 	}
-	got, err := q.Stuck(bg, "s")
+	got, err := q.Sessions().Stuck(bg, "s")
 	if err != nil || len(got) != maxStuck {
 		t.Fatalf("%d, %v", len(got), err)
 	}
@@ -42,17 +42,17 @@ func TestStuck(t *testing.T) {
 	if ttl := rdb.PTTL(bg, q.keys.Stuck("s")).Val(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("it expires in %v", ttl)
 	}
-	if got, err := q.Stuck(bg, "another"); got != nil || err != nil {
+	if got, err := q.Sessions().Stuck(bg, "another"); got != nil || err != nil {
 		t.Errorf("another session: %v, %v", got, err)
 	}
 	if err := check.Queue(bg, q.Site()); err != nil {
 		t.Error(err)
 	}
-	if err := q.WriteStuck(bg, "s", time.Minute, nil); err != nil || rdb.Exists(bg, q.keys.Stuck("s")).Val() != 0 {
+	if err := q.Sessions().WriteStuck(bg, "s", time.Minute, nil); err != nil || rdb.Exists(bg, q.keys.Stuck("s")).Val() != 0 {
 		t.Errorf("none is stuck any more: %v", err)
 	}
 	rdb.Set(bg, q.keys.Stuck("s"), "[", time.Minute)
-	if got, err := q.Stuck(bg, "s"); got != nil || err != nil {
+	if got, err := q.Sessions().Stuck(bg, "s"); got != nil || err != nil {
 		t.Errorf("another program has written it: %v, %v", got, err)
 	}
 	rdb.Del(bg, q.keys.Stuck("s"))

@@ -47,39 +47,39 @@ func (m Message) Deliveries() map[string]int64 {
 
 // Server names the server that has the queue's keys, and returns a client to subscribe with there. In a Cluster it is
 // the master of the queue's slot. Elsewhere all queues have the same.
-func (q *Queue) Server(ctx context.Context, sharded bool) (name string, rdb redis.UniversalClient, err error) {
-	switch cluster, ok := q.rdb.(*redis.ClusterClient); {
+func (cs *Channels) Server(ctx context.Context, sharded bool) (name string, rdb redis.UniversalClient, err error) {
+	switch cluster, ok := cs.q.rdb.(*redis.ClusterClient); {
 	case ok:
-		master, err := cluster.MasterForKey(ctx, q.keys.Idle)
+		master, err := cluster.MasterForKey(ctx, cs.q.keys.Idle)
 		if err != nil {
 			return "", nil, err
 		}
 		return master.Options().Addr, master, nil
 	case sharded:
-		return q.name, q.rdb, nil // a client of an unknown type: it finds the server by the channel
+		return cs.q.name, cs.q.rdb, nil // a client of an unknown type: it finds the server by the channel
 	}
-	return "", q.rdb, nil
+	return "", cs.q.rdb, nil
 }
 
 // Control returns the channel on which all workers of the queue hear that its settings have changed.
-func (q *Queue) Control() string { return q.keys.Control() }
+func (cs *Channels) Control() string { return cs.q.keys.Control() }
 
-// RoomChannel returns the channel on which producers hear that the queue may have room again. It has the name of the settings' key.
-func (q *Queue) RoomChannel() string { return q.keys.Settings }
+// Room returns the channel on which producers hear that the queue may have room again. It has the name of the settings' key.
+func (cs *Channels) Room() string { return cs.q.keys.Settings }
 
-// EndChannel returns the channel on which those hear of the end of a job who wait for it.
-func (q *Queue) EndChannel(id string) string { return q.keys.End(id) }
+// End returns the channel on which those hear of the end of a job who wait for it.
+func (cs *Channels) End(id string) string { return cs.q.keys.End(id) }
 
-// Channel returns the channel of one session, on which it is woken.
-func (q *Queue) Channel(session string) string { return q.keys.Channel(session) }
+// Of returns the channel of one session, on which it is woken.
+func (cs *Channels) Of(session string) string { return cs.q.keys.Channel(session) }
 
 // Address returns what a session is registered by where it waits for wake-ups on its channel. sharded says that it is a channel of
 // a slot in a Cluster.
-func (q *Queue) Address(session string, sharded bool) string {
+func (cs *Channels) Address(session string, sharded bool) string {
 	if sharded {
-		return "s" + q.keys.Channel(session)
+		return "s" + cs.q.keys.Channel(session)
 	}
-	return "p" + q.keys.Channel(session)
+	return "p" + cs.q.keys.Channel(session)
 }
 
 // A Subscription hears messages of one server, over a connection of its own, until that fails or Close is called.

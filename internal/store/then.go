@@ -32,11 +32,11 @@ type CompletionReply struct {
 
 // Complete completes a job and puts its follow-ups in, through a lane of claims. As with Claim, a call that is made again is answered as the first one was. Follow-ups
 // are put in whatever the queue's maximum length is.
-func (q *Queue) Complete(ctx context.Context, lane *Lane, c *Completion) (*CompletionReply, error) {
+func (ss *Sessions) Complete(ctx context.Context, lane *Lane, c *Completion) (*CompletionReply, error) {
 	if n := len(c.FollowUps); n == 0 || n > MaxFollowUps || c.Settle.Outcome != Completed {
 		return nil, fmt.Errorf("%w completion: the outcome %s with %d follow-ups; want %s, with 1 to %d", signalbox.ErrInvalid, c.Settle.Outcome, n, Completed, MaxFollowUps)
 	}
-	r, err := scripts.Then.Run(ctx, q.rdb, scripts.Then.Keys(&q.keys, lane.key, q.keys.Inflight(c.Session)), q.completionArgs(lane, c))
+	r, err := scripts.Then.Run(ctx, ss.q.rdb, scripts.Then.Keys(&ss.q.keys, lane.key, ss.q.keys.Inflight(c.Session)), ss.completionArgs(lane, c))
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func (q *Queue) Complete(ctx context.Context, lane *Lane, c *Completion) (*Compl
 	return reply, err
 }
 
-func (q *Queue) completionArgs(lane *Lane, c *Completion) []any {
+func (ss *Sessions) completionArgs(lane *Lane, c *Completion) []any {
 	args := scripts.Then.Args(4*len(c.FollowUps), scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", c.Session),
 		scripts.Arg("id", c.Settle.ID), scripts.Arg("token", c.Settle.Token), scripts.Arg("keep", c.Settle.Keep),
-		scripts.Arg("keep_jobs", q.kept.Jobs), scripts.Arg("keep_bytes", q.kept.Bytes), scripts.Arg("keep_us", q.kept.Age.Microseconds()),
+		scripts.Arg("keep_jobs", ss.q.kept.Jobs), scripts.Arg("keep_bytes", ss.q.kept.Bytes), scripts.Arg("keep_us", ss.q.kept.Age.Microseconds()),
 		scripts.Arg("answered", lane.known(c.Session)))
 	for i := range c.FollowUps {
 		it := &c.FollowUps[i]

@@ -28,7 +28,7 @@ func (r *rig) then(d Delivery, items ...Item) *CompletionReply {
 // thenAgain makes the lane's last call again.
 func (r *rig) thenAgain(d Delivery, items ...Item) *CompletionReply {
 	r.t.Helper()
-	reply, err := r.Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), items})
+	reply, err := r.Sessions().Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), items})
 	r.must(err)
 	return reply
 }
@@ -88,7 +88,7 @@ func TestThenAgain(t *testing.T) {
 	r.claim(1)
 	before = r.dump()
 	r.lane.numbered(r.lane.seq-1, func() {
-		if reply, err := r.Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), r.items("b")}); err != scripts.ErrStale {
+		if reply, err := r.Sessions().Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), r.items("b")}); err != scripts.ErrStale {
 			t.Errorf("a late copy: %+v, %v", reply, err)
 		}
 	})
@@ -211,7 +211,7 @@ func TestThenMet(t *testing.T) {
 	d = r.one()
 	s := kept(d)
 	r.lane.Next()
-	reply, err := r.Complete(bg, r.lane, &Completion{r.session, s, []Item{r.grouped("one", "sg", When{}, 0), r.grouped("two", "sg", When{}, 0)}})
+	reply, err := r.Sessions().Complete(bg, r.lane, &Completion{r.session, s, []Item{r.grouped("one", "sg", When{}, 0), r.grouped("two", "sg", When{}, 0)}})
 	r.must(err)
 	r.completed("in a serial group", reply, "F1")
 	same(t, "the next of the group", r.one().Job.ID, "one")
@@ -241,7 +241,7 @@ func TestThenKept(t *testing.T) {
 	d := r.one()
 	s := kept(d)
 	r.lane.Next()
-	reply, err := r.Complete(bg, r.lane, &Completion{r.session, s, r.items("b")})
+	reply, err := r.Sessions().Complete(bg, r.lane, &Completion{r.session, s, r.items("b")})
 	r.must(err)
 	r.completed("the call", reply, "1")
 	same(t, "the jobs", fmt.Sprint(r.states()), "map[a:completed b:ready in list 1]")
@@ -325,7 +325,7 @@ func TestThenDenied(t *testing.T) {
 		rdb := srv.ClientWith(func(o *redis.UniversalOptions) { o.Username, o.Password = name, "secret" })
 		items := []Item{r.item("dead2", When{}, signalbox.PriorityHigh), r.item("late", When{After: time.Hour}, 0), r.grouped("g", "gg", When{}, 0)}
 		before := r.dump()
-		_, err := New(rdb, "", r.Name()).Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), items})
+		_, err := New(rdb, "", r.Name()).Sessions().Complete(bg, r.lane, &Completion{r.session, settlement(d, Completed), items})
 		if err == nil || !server.IsDenied(err) {
 			t.Errorf("without %s: %v", command, err)
 		}
@@ -353,7 +353,7 @@ func TestThenBounds(t *testing.T) {
 		"of a job that failed": {r.session, settlement(d, Retry), many[:1]},
 		"of a cron entry":      {r.session, settlement(d, Completed), []Item{r.item("tick", When{At: time.Now(), Entry: "entry"}, 0)}},
 	} {
-		if _, err := r.Complete(bg, r.lane, c); err == nil {
+		if _, err := r.Sessions().Complete(bg, r.lane, c); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 		r.unchanged(what, before)

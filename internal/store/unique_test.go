@@ -245,7 +245,7 @@ func testUniqueLostReply(t *testing.T, r *rig) {
 	same(t, "fates", first.list, "1u1u")
 	r.lane.Next()
 	req := &ClaimRequest{Session: r.session, Want: 9}
-	got, err := r.Claim(bg, r.lane, req)
+	got, err := r.Sessions().Claim(bg, r.lane, req)
 	r.must(err)
 	equal(t, "claimed", ids(got.Deliveries), []string{"a", "c"})
 	same(t, "the key has", r.holder("y"), "")
@@ -255,7 +255,7 @@ func testUniqueLostReply(t *testing.T, r *rig) {
 	r.must(err)
 	same(t, "the same fates", second.list, first.list)
 	equal(t, "the same jobs", second.Met(), first.Met())
-	again, err := r.Claim(bg, r.lane, req)
+	again, err := r.Sessions().Claim(bg, r.lane, req)
 	r.must(err)
 	equal(t, "claimed again", ids(again.Deliveries), ids(got.Deliveries))
 	same(t, "the key has", r.holder("y"), "e")
@@ -263,7 +263,7 @@ func testUniqueLostReply(t *testing.T, r *rig) {
 	req = &ClaimRequest{Session: r.session, Settle: []Settlement{settlement(got.Deliveries[0], Completed), settlement(got.Deliveries[1], Completed)}}
 	r.lane.Next()
 	for range 2 {
-		reply, err := r.Claim(bg, r.lane, req)
+		reply, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "refused", reply.Refused, nil)
 		if r.holder("x") == "" {
@@ -657,7 +657,7 @@ func testUniqueThrottled(t *testing.T, r *rig) {
 	r.lane.Next()
 	req := &ClaimRequest{Session: r.session, Want: 2}
 	for range 2 { // the second time as after a lost reply
-		reply, err := r.Claim(bg, r.lane, req)
+		reply, err := r.Sessions().Claim(bg, r.lane, req)
 		r.must(err)
 		equal(t, "claimed", ids(reply.Deliveries), []string{"d"})
 		got = reply.Deliveries[0]
@@ -744,7 +744,7 @@ func testUniqueMovesOnceStarted(t *testing.T, r *rig) {
 				if state == "due" {
 					p.state, p.at = signalbox.StateScheduled, r.stored(id).ScheduledAt
 				}
-				answers, err := to.putRecords(bg, []placement{p}, false)
+				answers, err := to.Transfer().putRecords(bg, []placement{p}, false)
 				r.must(err)
 				equal(t, id, answers, []Answer{{Acted: Done}})
 				r.did(DeleteJobs(), id)
@@ -788,7 +788,7 @@ func testUniqueUpdateInAMove(t *testing.T, r *rig) {
 			for calls := range 7 {
 				name := fmt.Sprintf("scope %c, update in the other queue %v, %d calls", scope, there, calls)
 				same(t, name, r.fates(item(r, "a")), "1")
-				if _, err := r.mover(&mortal{calls: calls}).Move(bg, to.Name(), []string{"a"}); (calls <= 5) != errors.Is(err, errDied) {
+				if _, err := r.mover(&mortal{calls: calls}).Transfer().Move(bg, to.Name(), []string{"a"}); (calls <= 5) != errors.Is(err, errDied) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				q := r

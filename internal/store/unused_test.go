@@ -8,10 +8,10 @@ func TestUnservedAndUnused(t *testing.T) {
 	r := onShared(t)
 	is := func(when string, unserved, unused bool) {
 		t.Helper()
-		got, err := r.Unserved(bg)
+		got, err := r.Presence().Unserved(bg)
 		r.must(err)
 		same(t, "unserved "+when, got, unserved)
-		got, err = r.Unused(bg)
+		got, err = r.Presence().Unused(bg)
 		r.must(err)
 		same(t, "unused "+when, got, unused)
 	}
@@ -21,7 +21,7 @@ func TestUnservedAndUnused(t *testing.T) {
 	r.open()
 	is("with a worker", false, false)
 	r.settled(settlement(r.one(), Completed))
-	_, err := r.Close(bg, r.session, false, r.lane)
+	_, err := r.Sessions().Close(bg, r.session, false, r.lane)
 	r.must(err)
 	is("when both are gone", false, false)
 	r.put("b")

@@ -17,7 +17,7 @@ func (w *walk) enter(x *walker) {
 	w.t.Helper()
 	x.session, x.running, x.lost, x.then = "s"+NewID(), nil, nil, nil
 	for range 1 + w.rnd.Intn(2) { // also as if the reply had been lost
-		alive, _, err := w.Open(bg, x.session, time.Hour)
+		alive, _, err := w.Sessions().Open(bg, x.session, time.Hour)
 		w.must(err)
 		if !alive {
 			w.fail("a session is over when it is opened")
@@ -30,7 +30,7 @@ func (w *walk) enter(x *walker) {
 func (w *walk) expire(session string) {
 	w.t.Helper()
 	w.calls++
-	alive, _, err := w.Renew(bg, session, 0, "")
+	alive, _, err := w.Sessions().Renew(bg, session, 0, "")
 	w.must(err)
 	if want := w.m.sessions[session]; alive != want {
 		w.fail("session %s is alive: %v, and should be: %v", session, alive, want)
@@ -144,7 +144,7 @@ func (w *walk) call(x *walker, lane *Lane, req *ClaimRequest, heard bool) (alive
 	last := m.lanes[lane.key]
 	w.calls++
 	known := lane.known(req.Session)
-	reply, err := w.Claim(bg, lane, req)
+	reply, err := w.Sessions().Claim(bg, lane, req)
 	if last != nil && lane.seq < last.seq {
 		w.note("claim %d of %s comes late", lane.seq, req.Session)
 		if !errors.Is(err, scripts.ErrStale) {

@@ -110,7 +110,9 @@ func (w *copyWalk) reread() {
 }
 
 // copyID returns the ID of the copy of a death.
-func (w *copyWalk) copyID(id, at string) string { return w.NewCopier().id(death{id: id, at: at}) }
+func (w *copyWalk) copyID(id, at string) string {
+	return w.Transfer().NewCopier().id(death{id: id, at: at})
+}
 
 // isDead reports whether a job is dead in the queue whose dead jobs are copied, or was so and is held.
 func (w *copyWalk) isDead(id string) bool {
@@ -152,7 +154,7 @@ func (w *copyWalk) any() string {
 // copier begins to copy what is noted.
 func (w *copyWalk) copier() (g *gated, ids []string) {
 	w.t.Helper()
-	ids, _, err := w.NewCopier().Noted(bg, 0)
+	ids, _, err := w.Transfer().NewCopier().Noted(bg, 0)
 	w.must(err)
 	g = &gated{UniversalClient: w.rdb, turn: make(chan struct{}), here: make(chan struct{}), fails: 1 + w.rnd.IntN(5), lost: w.rnd.IntN(2) == 0}
 	from := *w.Queue
@@ -160,7 +162,7 @@ func (w *copyWalk) copier() (g *gated, ids []string) {
 	w.note("a copier of %v begins; call %d fails, its reply is lost: %v", ids, g.fails, g.lost)
 	go func() {
 		defer close(g.here)
-		_, _ = from.NewCopier().Copy(bg, ids) // its error is that it died
+		_, _ = from.Transfer().NewCopier().Copy(bg, ids) // its error is that it died
 	}()
 	return g, ids
 }
@@ -179,7 +181,7 @@ func (w *copyWalk) mover() *gated {
 	w.note("a mover of %s to %s begins; call %d fails, its reply is lost: %v; it goes on: %v", id, to, g.fails, g.lost, g.survives)
 	go func() {
 		defer close(g.here)
-		_, _ = from.Move(bg, to, []string{id}) // its error is that it died, or met too many others
+		_, _ = from.Transfer().Move(bg, to, []string{id}) // its error is that it died, or met too many others
 	}()
 	return g
 }
@@ -285,7 +287,7 @@ func (w *copyWalk) end() {
 	for range 3 { // what workers do each minute
 		w.work(w.rig)
 		w.look()
-		w.copyAll(w.NewCopier())
+		w.copyAll(w.Transfer().NewCopier())
 		w.look()
 		for _, id := range slices.Concat(w.jobs, slices.Sorted(maps.Keys(w.copyOf))) {
 			w.to.moved(w.rig, id)
@@ -377,7 +379,7 @@ func TestCopyWalk(t *testing.T) {
 	to := warm.copyTo()
 	warm.put("first")
 	warm.settled(warm.fails(warm.one(), "no"))
-	warm.copyAll(warm.NewCopier())
+	warm.copyAll(warm.Transfer().NewCopier())
 	warm.did(RunJobs(time.Time{}), "first")
 	warm.moved(to, "first")
 	warm.reclaim("nobody")

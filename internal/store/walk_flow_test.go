@@ -233,7 +233,7 @@ func (w *flowWalk) make(p *flowProducer) {
 			return // a call that comes a day late makes it again
 		}
 		was := w.m.flows[p.ref.Name]
-		f, anew, err := w.CreateFlow(bg, facts.FlowRef{Name: p.ref.Name, Mark: mark}, FlowTerms{Within: time.Hour, Timeout: timeout, FailFast: p.fast}, callbacks)
+		f, anew, err := w.Flows().Create(bg, facts.FlowRef{Name: p.ref.Name, Mark: mark}, FlowTerms{Within: time.Hour, Timeout: timeout, FailFast: p.fast}, callbacks)
 		w.must(err)
 		if anew != (was == nil) {
 			w.fail("flow %s is new: %v", p.ref.Name, anew)
@@ -343,7 +343,7 @@ func (w *flowWalk) produce() {
 		if lane == newest {
 			lane.seq = seq
 		}
-		got, err := w.AddMembers(bg, lane, &Addition{Flow: ref, Items: items, First: int64(first), Digest: digest})
+		got, err := w.Flows().Add(bg, lane, &Addition{Flow: ref, Items: items, First: int64(first), Digest: digest})
 		lane.seq = was
 		if stale {
 			if !errors.Is(err, scripts.ErrStale) {
@@ -478,9 +478,9 @@ func (w *flowWalk) endFlow(ref facts.FlowRef, s *Sealing) {
 	var got facts.Flow
 	var err, want error
 	if s == nil {
-		got, err = w.CancelFlow(bg, ref)
+		got, err = w.Flows().Cancel(bg, ref)
 	} else {
-		got, err = w.SealFlow(bg, ref, *s)
+		got, err = w.Flows().Seal(bg, ref, *s)
 	}
 	f := w.m.flows[ref.Name]
 	w.note("seal %+v or cancel %s: %v", s, ref, err)
@@ -515,7 +515,7 @@ func (w *flowWalk) endFlow(ref facts.FlowRef, s *Sealing) {
 func (w *flowWalk) enter(x *walker) {
 	w.t.Helper()
 	x.session, x.running, x.lost = "s"+NewID(), nil, nil
-	alive, _, err := w.Open(bg, x.session, time.Hour)
+	alive, _, err := w.Sessions().Open(bg, x.session, time.Hour)
 	w.must(err)
 	if !alive {
 		w.fail("a session is over when it is opened")
@@ -568,13 +568,13 @@ func (w *flowWalk) claim(x *walker, want, odds int) {
 		if !first && lane.seq > seq {
 			was := lane.seq
 			lane.seq = seq
-			_, err := w.Claim(bg, lane, req)
+			_, err := w.Sessions().Claim(bg, lane, req)
 			if lane.seq = was; !errors.Is(err, scripts.ErrStale) {
 				w.fail("a claim that comes after a later one returns %v", err)
 			}
 			return
 		}
-		reply, err := w.Claim(bg, lane, req)
+		reply, err := w.Sessions().Claim(bg, lane, req)
 		w.must(err)
 		if !first {
 			return
@@ -681,13 +681,13 @@ func (w *flowWalk) complete(x *walker) {
 		if !first && lane.seq > seq {
 			was := lane.seq
 			lane.seq = seq
-			_, err := w.Complete(bg, lane, c)
+			_, err := w.Sessions().Complete(bg, lane, c)
 			if lane.seq = was; !errors.Is(err, scripts.ErrStale) {
 				w.fail("a completion that comes after a later call returns %v", err)
 			}
 			return
 		}
-		_, err := w.Complete(bg, lane, c)
+		_, err := w.Sessions().Complete(bg, lane, c)
 		w.must(err)
 		if !first {
 			return
@@ -734,7 +734,7 @@ func (w *flowWalk) addFromMember(x *walker) {
 	w.lossy(func(bool) {
 		lane := w.NewLane()
 		lane.Next()
-		got, err := w.AddMembers(bg, lane, a)
+		got, err := w.Flows().Add(bg, lane, a)
 		w.must(err)
 		word, fates := "in", ""
 		f, j := w.m.flows[ref.Name], w.m.jobs[a.ID]
@@ -765,7 +765,7 @@ func (w *flowWalk) addFromMember(x *walker) {
 // crash ends a worker's session, and has its jobs taken back. Some of them die.
 func (w *flowWalk) crash(x *walker) {
 	w.note("crash of %s", x.session)
-	_, hints, err := w.Renew(bg, x.session, 0, "")
+	_, hints, err := w.Sessions().Renew(bg, x.session, 0, "")
 	w.must(err)
 	redistest.Eventually(w.t, func() bool { return !w.rdb.Time(bg).Val().Before(hints.At) }, "the server's clock has not gone back")
 	session := x.session
@@ -911,7 +911,7 @@ func (w *flowWalk) pass() {
 	}
 	for range 1 + w.rnd.Intn(8) {
 		w.calls++
-		more, over, _, err := w.PassFlow(bg, f.ref.Name)
+		more, over, _, err := w.Flows().Pass(bg, f.ref.Name)
 		w.must(err)
 		w.swept(f)
 		if !f.cancelled || f.over {
@@ -959,7 +959,7 @@ func (w *flowWalk) tend() {
 
 // age has a time pass for a flow that is to be looked at.
 func (w *flowWalk) age(f *flowFact, by time.Duration) {
-	got, found, err := w.Flow(bg, f.ref.Name)
+	got, found, err := w.Flows().Get(bg, f.ref.Name)
 	w.must(err)
 	if !found {
 		w.fail("flow %s is gone", f.ref)
@@ -973,7 +973,7 @@ func (w *flowWalk) age(f *flowFact, by time.Duration) {
 	w.note("%v pass for %s, which is %s", by, f.ref, w.m.text(f))
 	for round := range 3 { // what is to wait again is forgotten before the flow is
 		w.calls++
-		_, err := w.TendFlows(bg, "0")
+		_, err := w.Flows().Tend(bg, "0")
 		w.must(err)
 		switch {
 		case f.over && waiters == 0 && ((f.lost == 0 || f.cancelled) && age > 24*time.Hour || age > 30*24*time.Hour):
@@ -984,7 +984,7 @@ func (w *flowWalk) age(f *flowFact, by time.Duration) {
 					}
 				}
 			}
-			if _, found, _ := w.Flow(bg, f.ref.Name); !found && w.m.known(f) {
+			if _, found, _ := w.Flows().Get(bg, f.ref.Name); !found && w.m.known(f) {
 				w.seen["forgotten"]++
 				w.m.forget(f)
 				for id, n := range w.m.added {
@@ -1054,7 +1054,7 @@ func (w *flowWalk) failover() {
 		w.enter(x)
 	}
 	for _, session := range sessions {
-		_, hints, err := w.Renew(bg, session, 0, "")
+		_, hints, err := w.Sessions().Renew(bg, session, 0, "")
 		w.must(err)
 		redistest.Eventually(w.t, func() bool { return !w.rdb.Time(bg).Val().Before(hints.At) }, "the server's clock has not gone back")
 		w.takeBack(session)
@@ -1093,7 +1093,7 @@ func (w *flowWalk) finish() {
 				w.rdb.HSet(bg, w.keys.FlowNotes, name+"{x", "run 0 0 0")
 				for more := true; more; {
 					var err error
-					more, _, _, err = w.PassFlow(bg, name)
+					more, _, _, err = w.Flows().Pass(bg, name)
 					w.must(err)
 					w.swept(f)
 				}
@@ -1112,7 +1112,7 @@ func (w *flowWalk) finish() {
 		}
 	}
 	for cursor := "0"; ; {
-		tended, err := w.TendFlows(bg, cursor)
+		tended, err := w.Flows().Tend(bg, cursor)
 		w.must(err)
 		if cursor = tended.Cursor; cursor == "0" {
 			break

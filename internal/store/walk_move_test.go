@@ -209,7 +209,7 @@ func (w *moveWalk) walk() (failedOver bool) {
 		some := w.ids[:1+w.rnd.IntN(len(w.ids))]
 		go func() {
 			defer close(g.here)
-			_, _ = from.Move(bg, to, some) // its error is that it died, or met too many others
+			_, _ = from.Transfer().Move(bg, to, some) // its error is that it died, or met too many others
 		}()
 		<-g.here
 		movers = append(movers, g)

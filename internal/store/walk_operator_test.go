@@ -460,19 +460,19 @@ func (w *walk) bring() {
 		}
 	}
 	some = append(some, w.rdb.HKeys(bg, w.to.keys.Jobs).Val()...)
-	_, err := w.Move(bg, w.to.Name(), w.rdb.HKeys(bg, w.keys.Jobs).Val(), signalbox.StateDead) // of others only those that are held
+	_, err := w.Transfer().Move(bg, w.to.Name(), w.rdb.HKeys(bg, w.keys.Jobs).Val(), signalbox.StateDead) // of others only those that are held
 	w.must(err)
 	// A move that was undone after it took another one over has left a copy there. It is made again.
 	for _, held := range append(w.heldJobs(), w.rdb.HKeys(bg, w.to.keys.Jobs).Val()...) {
 		some = append(some, held)
-		_, err := w.Move(bg, w.to.Name(), []string{held})
+		_, err := w.Transfer().Move(bg, w.to.Name(), []string{held})
 		w.must(err)
 	}
 	if held = w.heldJobs(); len(held) > 0 {
 		w.fail("%v are held after their moves", held)
 	}
 	all := w.rdb.HKeys(bg, w.to.keys.Jobs).Val()
-	answers, err := w.to.Move(bg, w.Name(), all)
+	answers, err := w.to.Transfer().Move(bg, w.Name(), all)
 	w.must(err)
 	var taken []string
 	w.begun = 0

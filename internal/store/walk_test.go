@@ -288,7 +288,7 @@ func (w *walk) finish() {
 		w.fail("%v", err)
 	}
 	for _, x := range w.workers {
-		left, err := w.Close(bg, x.session, false, x.lane)
+		left, err := w.Sessions().Close(bg, x.session, false, x.lane)
 		w.must(err)
 		if left > 0 {
 			w.fail("%d jobs are left in session %s", left, x.session)

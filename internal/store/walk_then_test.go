@@ -60,7 +60,7 @@ func (w *walk) complete(x *walker, lane *Lane, c *Completion, heard bool) (alive
 	last := m.lanes[lane.key]
 	w.calls++
 	known := lane.known(c.Session)
-	reply, err := w.Complete(bg, lane, c)
+	reply, err := w.Sessions().Complete(bg, lane, c)
 	if last != nil && lane.seq < last.seq {
 		w.note("completion %d of %s comes late", lane.seq, c.Session)
 		if !errors.Is(err, scripts.ErrStale) {

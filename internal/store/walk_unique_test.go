@@ -269,7 +269,7 @@ func (w *keyWalk) claim(x *keyWorker, n int, all bool) {
 	alive := w.m.sessions[x.session] && !forgot
 	w.m.lanes[x.lane.key] = x.lane.seq
 	w.calls++
-	reply, err := w.Claim(bg, x.lane, req)
+	reply, err := w.Sessions().Claim(bg, x.lane, req)
 	w.must(err)
 	w.note("%s claims %d: %v; expired %v, alive %v", x.session, n, ids(reply.Deliveries), late(reply), reply.Alive)
 	slices.Sort(reply.Refused)
@@ -303,7 +303,7 @@ func (w *keyWalk) claim(x *keyWorker, n int, all bool) {
 		w.verify()
 	}
 	w.calls++
-	again, err := w.Claim(bg, x.lane, req)
+	again, err := w.Sessions().Claim(bg, x.lane, req)
 	w.must(err)
 	if got, want := ids(again.Deliveries), ids(reply.Deliveries); !slices.Equal(got, want) || len(again.Late) > 0 {
 		w.fail("the repeated call claims %v and has %v expire; want %v and none", got, late(again), want)

@@ -55,7 +55,7 @@ func testPaused(t *testing.T, r *rig) {
 	same(t, "withheld", reply.Withheld, Withheld{Paused: true})
 	same(t, "more", reply.More, false)
 	equal(t, "ready", r.rdb.LRange(bg, r.keys.ReadyNormal, 0, -1).Val(), []string{"b", "c", "d"})
-	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
+	alive, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "withheld of a renewal", hints.Withheld, Withheld{Paused: true})
@@ -108,7 +108,7 @@ func testPausedNext(t *testing.T, r *rig) {
 		}
 	}
 	tells("a claim", r.call(ClaimRequest{Want: 1}).Hints)
-	_, hints, err := r.Renew(bg, r.session, time.Minute, "")
+	_, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	tells("a renewal", hints)
 }
@@ -116,12 +116,12 @@ func testPausedNext(t *testing.T, r *rig) {
 func testResume(t *testing.T, r *rig) {
 	r.listen()
 	r.pause()
-	r.idle.hears(r.Control(), Look)
+	r.idle.hears(r.Channels().Control(), Look)
 	for _, want := range []bool{true, false} {
 		changed, err := r.Settings().Resume(bg)
 		r.must(err)
 		same(t, "resumed", changed, want)
-		r.idle.hears(r.Control(), Look) // even if nothing has changed, since a worker may have missed the change
+		r.idle.hears(r.Channels().Control(), Look) // even if nothing has changed, since a worker may have missed the change
 	}
 	same(t, "wake-ups", r.wakes(), 0)
 	r.put("a")
@@ -157,13 +157,13 @@ func testNewerLayout(t *testing.T, r *rig) {
 	if !errors.As(err, &newer) || newer.Layout != layout.Protocol+1 || !strings.Contains(err.Error(), "update") {
 		t.Errorf("enqueue: %v", err)
 	}
-	res, err := r.Reclaim("other", true).Next(bg)
+	res, err := r.Sessions().Reclaim("other", true).Next(bg)
 	r.must(err)
 	same(t, "taken back", len(res.Returned), 0)
 	r.sweep()
 	r.unchanged("an older release", before)
 
-	alive, hints, err := r.Renew(bg, r.session, time.Minute, "")
+	alive, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, "")
 	r.must(err)
 	same(t, "alive", alive, true)
 	same(t, "withheld of a renewal", hints.Withheld, Withheld{Layout: layout.Protocol + 1})
@@ -174,7 +174,7 @@ func testNewerLayout(t *testing.T, r *rig) {
 	same(t, "withheld", reply.Withheld, Withheld{Layout: layout.Protocol + 1})
 	same(t, "more, next and expired", reply.More || reply.Next >= 0 || len(reply.Expired) > 0, false)
 	same(t, "jobs that are due", r.rdb.ZScore(bg, r.keys.Due, "1due").Val() > 0, true)
-	left, err := r.Close(bg, r.session, false)
+	left, err := r.Sessions().Close(bg, r.session, false)
 	r.must(err)
 	same(t, "left", left, 0)
 }
@@ -226,7 +226,7 @@ func testNoLayout(t *testing.T, r *rig) {
 		if reply := r.call(ClaimRequest{Want: 1}); len(reply.Deliveries) > 0 || reply.Withheld != (Withheld{Layout: 999}) {
 			t.Errorf("%q: claim: %+v", noted, reply)
 		}
-		if alive, hints, err := r.Renew(bg, r.session, time.Minute, ""); err != nil || !alive || hints.Layout != 999 {
+		if alive, hints, err := r.Sessions().Renew(bg, r.session, time.Minute, ""); err != nil || !alive || hints.Layout != 999 {
 			t.Errorf("%q: renew: %v, %+v, %v", noted, alive, hints, err)
 		}
 	}

@@ -364,7 +364,7 @@ func TestState(t *testing.T) {
 		}
 		b.relay(rdb, c)
 		redistest.Eventually(t, func() bool {
-			all, err := q.Outboxes(bg)
+			all, err := q.Outboxes().All(bg)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -104,7 +104,7 @@ func runJobs(t *testing.T, rdb redis.UniversalClient) (stop func() (runs map[str
 	var ending atomic.Bool
 	done := make(chan struct{})
 	session := "ledger"
-	if _, _, err := q.Open(bg, session, time.Hour); err != nil {
+	if _, _, err := q.Sessions().Open(bg, session, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -115,7 +115,7 @@ func runJobs(t *testing.T, rdb redis.UniversalClient) (stop func() (runs map[str
 		for {
 			last := ending.Load()
 			lane.Next()
-			reply, err := q.Claim(bg, lane, &store.ClaimRequest{Session: session, Want: 200, Settle: settle})
+			reply, err := q.Sessions().Claim(bg, lane, &store.ClaimRequest{Session: session, Want: 200, Settle: settle})
 			if err != nil {
 				t.Errorf("claim: %v", err)
 				return

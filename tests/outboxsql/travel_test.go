@@ -31,7 +31,7 @@ func TestSequenceTravels(t *testing.T) {
 	}
 	must(err)
 	for _, queue := range []string{"moved", "copies"} {
-		must(store.New(rdb, "", queue).Register(bg))
+		must(store.New(rdb, "", queue).Presence().Register(bg))
 	}
 	box := b.box(outbox.Config{Ordered: true})
 	var ids []string

@@ -32,11 +32,11 @@ func TestHoldersThatMove(t *testing.T) {
 	}
 	claim := func(settle ...store.Settlement) []store.Delivery {
 		lane.Next()
-		reply, err := q.Claim(ctx, lane, &store.ClaimRequest{Session: "s1", Want: 1, Settle: settle})
+		reply, err := q.Sessions().Claim(ctx, lane, &store.ClaimRequest{Session: "s1", Want: 1, Settle: settle})
 		must(err)
 		return reply.Deliveries
 	}
-	_, _, err := q.Open(ctx, "s1", time.Minute)
+	_, _, err := q.Sessions().Open(ctx, "s1", time.Minute)
 	must(err)
 	enqueue("r1", "r") // its delivery ends, and it holds its group while it waits
 	got := claim()

@@ -62,7 +62,7 @@ end
 local now = clock()
 due = tonumber(due) or now
 local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 
 -- When Redis is out of memory it still permits this, and with it all that follows.
 redis.call('ZREM', SESSIONS, '')
@@ -104,7 +104,5 @@ end
 turn_flows(acts)
 end_acts(acts)
 tell_cancelled(acts, inflight, channels)
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 return {'ok', now, answers}

@@ -3,7 +3,7 @@
 -- KEYS, ARGV: as named below; INFLIGHT is inflight:<session>. A queue is plain if none of the keys from LINED to FLOWS exists, no job of a group is due, and
 -- the settings have neither limits nor a maximum length. Then these keys aren't looked at further.
 --       protocol: the newest layout that the caller knows; seq: number of the call in its lane; session: its ID; want: how many jobs are wanted;
---       hold: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
+--       apart: '0' if no suspect may be among them, else for how long a suspect that runs keeps others out of the session (us),
 --       keep_jobs, keep_bytes, keep_us: how many terminal jobs of each state are kept, how many bytes of them, and for how
 --       long (us), unless the settings say so,
 --       answered: number of a call of this lane that was answered, for the same session, less than an hour ago; 0 for none
@@ -41,8 +41,8 @@
 
 local LANE, INFLIGHT, SESSIONS, FENCE, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, LIMITS, RATES, PARKED, UNIQUE, WINDOWS, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 15 -- arguments before those of the deliveries
-local protocol, seq, session, want, hold, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
-seq, want, hold, room, answered, notes = tonumber(seq), tonumber(want), tonumber(hold), tonumber(room), tonumber(answered), tonumber(notes)
+local protocol, seq, session, want, apart, keep_jobs, keep_bytes, keep_us, answered, completed, notes, room, address, leaving, worker = unpack(ARGV, 1, fixed)
+seq, want, apart, room, answered, notes = tonumber(seq), tonumber(want), tonumber(apart), tonumber(room), tonumber(answered), tonumber(notes)
 
 local now = clock()
 local lseq, lfirst, llast, lrefused, loverruled = string.match(redis.call('GET', LANE) or '', '^(%d+) (%d+) (%d+) ([%d,]*) ?([%d,]*)$')
@@ -80,7 +80,7 @@ if closer or batch.others <= #ARGV or not largest or largest > 4096 then -- else
 end
 local ends = new_ends(now, notes > 0, keep_jobs, keep_bytes, keep_us)
 local maximum = most and tonumber((string.match(most, '^[1-9]%d*$'))) -- how many jobs the queue may have that haven't ended
-local no_room = maximum and kept - terminal >= maximum
+local full = maximum and kept - terminal >= maximum and maximum -- as full_at returns it
 local groups, queue
 if closer then
   closer = look_closer(of_queue, of_groups, now, foreign and 0 or 100)
@@ -125,8 +125,8 @@ else
     end
     -- No record is read before its size is known to be within bounds.
     local draw = new_draw(want, room, large(want, largest, room), ready.lengths, seq)
-    if hold > 0 and want > 0 and ready.lengths[SUSPECT] > 0 then
-      reopens = draw_suspects(draw, hold, now)
+    if apart > 0 and want > 0 and ready.lengths[SUSPECT] > 0 then
+      reopens = draw_suspects(draw, apart, now)
       ready.suspects = ready.suspects or #draw.popped > 0
     end
     draw_class(draw, groups, '0', HIGH, closer and closer.steady)
@@ -202,9 +202,7 @@ if not foreign then
     following = reopens
   end
 end
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 local spans = {}
 if ends.noted and #ids > 0 then
   spans = redis.call('HMGET', NOTES, unpack(ids))

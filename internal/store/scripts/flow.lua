@@ -30,7 +30,7 @@ if denied then
   return denied
 end
 local now = clock()
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
 local acts = new_acts(now, withheld, ends)
 local f = read_flow(ends, verb ~= 'create' and mark ~= '' and name .. '{' .. mark or name)
@@ -76,7 +76,5 @@ else
 end
 turn_flows(acts)
 end_acts(acts)
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 return {'ok', now, word, flow_text(f), detail}

@@ -35,7 +35,7 @@ end
 check_keys()
 local repair = new_repair(id, now, withheld, channels, first_session, sessions)
 local facts = facts_of(id, first_session, inflight, search == '1')
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 if digest ~= '' and digest ~= facts[1] then
   return {'ok', now, 0}
 end
@@ -46,9 +46,7 @@ redis.call('ZREM', SESSIONS, '')
 local steps, done = steps_of(repair), 0
 for i = fixed + 1, #ARGV, 3 do
   local verb, a, b = unpack(ARGV, i, i + 2)
-  if steps[verb](a, b) then
-    done = done + 1
-  end
+  done = done + (steps[verb](a, b) and 1 or 0)
 end
 if repair.groups then
   wake_for(repair, repair.groups.save())
@@ -56,7 +54,5 @@ end
 if repair.woken then
   wake_one(IDLE)
 end
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 return {'ok', now, done}

@@ -29,7 +29,7 @@ if denied then
 end
 local now = clock()
 local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 redis.call('HDEL', FLOWNOTES, '') -- permitted out of memory, and with it all that follows
 
 local f, note = read_flow(acts.ends, name), redis.call('HGET', FLOWNOTES, name .. '{x')
@@ -45,9 +45,7 @@ local more = pass_page(acts, f, note or '', mark, first_session)
 turn_flows(acts)
 end_acts(acts)
 tell_cancelled(acts, inflight, channels)
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 if is_flow(f, 'd') then
   return {'ok', now, 'over', 0}
 end

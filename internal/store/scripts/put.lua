@@ -39,7 +39,7 @@ if denied then
 end
 local now = clock()
 local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 local adds = false
 for i = fixed + 1, #ARGV, 6 do
   local _, digest = unpack(ARGV, i, i + 1)
@@ -97,7 +97,5 @@ end_acts(acts)
 if receipts > 0 then
   drop_receipts(now, 2 * receipts)
 end
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 return {'ok', now, answers}

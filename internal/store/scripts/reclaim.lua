@@ -10,7 +10,7 @@
 --       keep_jobs, keep_bytes, keep_us: as in claim.lua,
 --       room: most bytes of records to read; the first job may have more,
 --       details: '1' to return the records of jobs that run again; channel: the session's,
---       ttl: how long the session lived from each renewal (us); hold: as in claim.lua, but never '0'; newest: the highest token that the session had,
+--       ttl: how long the session lived from each renewal (us); apart: as in claim.lua, but never '0'; newest: the highest token that the session had,
 --       then for each job, the newest delivery first: its ID, and what the session's hash has for it
 -- Reply: {'ok', left, now, done, reclaimed, dead, lost, cancelled}
 --        left: deliveries left in the session; now: the clock (us)
@@ -26,7 +26,7 @@
 
 local INFLIGHT, SESSIONS, JOBS, DUE, IDLE, STATS, HIGH, NORMAL, LOW, SUSPECT, DEAD, CANCELLED, NOTES, CANCELS, SETTINGS, COMPLETED, LINED, TURNS, GROUPS, RUNNING, UNIQUE, EXPIRES, FLOWS, AWAITING, FLOWNOTES, FLOWTIMES, ADDED = unpack(KEYS)
 local fixed = 13 -- arguments before those of the jobs
-local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel, ttl, hold, newest = unpack(ARGV, 1, fixed)
+local protocol, session, crash_limit, last_error, keep_jobs, keep_bytes, keep_us, room, details, channel, ttl, apart, newest = unpack(ARGV, 1, fixed)
 
 local now = clock()
 local expiry = redis.call('ZSCORE', SESSIONS, session)
@@ -38,7 +38,7 @@ if tonumber(withheld) then
   return {'other'}
 end
 check_keys()
-local death = death_of(tonumber(expiry or now), ttl, tonumber(newest) or 0, tonumber(hold), tonumber(crash_limit), last_error)
+local death = death_of(tonumber(expiry or now), ttl, tonumber(newest) or 0, tonumber(apart), tonumber(crash_limit), last_error)
 local ids = {}
 for i = fixed + 1, #ARGV, 2 do
   ids[#ids + 1] = ARGV[i]
@@ -53,7 +53,7 @@ local drains = 'quiet:' .. (string.match(session, '@(.*)$') or '')
 local drained = string.find(redis.call('HGET', SETTINGS, drains) or '', ' drains$') -- nobody has asked it to stop, and it is gone
 local counted = redis.call('HEXISTS', RUNNING, session) == 1
 local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 -- It would count a crash each time it is tried again.
 local denied = redis.acl_check_cmd and denied_command({
   {'HDEL', INFLIGHT, ''}, {'HSET', JOBS, '', ''}, {'LPUSH', HIGH, ''}, {'RPUSH', HIGH, ''}, {'HINCRBY', STATS, '', '1'},
@@ -134,7 +134,5 @@ redis.call('ZREM', IDLE, 'p' .. channel, 's' .. channel) -- nobody may be there 
 if woken then
   wake_one(IDLE)
 end
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 return {'ok', left, now, done, taken.again, taken.dead, taken.lost, taken.cancelled}

@@ -24,7 +24,7 @@ if denied then
 end
 local now = clock()
 local acts = new_acts(now, withheld, new_ends(now, false, keep_jobs, keep_bytes, keep_us))
-local no_room = maximum and queue_length() >= maximum -- the queue has as many jobs as it may have, or more
+local full = full_at(maximum)
 redis.call('HDEL', FLOWNOTES, '') -- permitted out of memory, and with it all that follows
 
 local late = {}
@@ -41,8 +41,6 @@ end
 local following = cursor ~= '' and forget_added(acts.ends, cursor) or '0'
 turn_flows(acts)
 end_acts(acts)
-if no_room then
-  tell_room(maximum)
-end
+tell_room(full)
 local first = redis.call('ZRANGE', FLOWTIMES, '0', '0', 'WITHSCORES')
 return {'ok', now, first[2] and math.max(tonumber(first[2]) - now, 0) or -1, following, late}

@@ -66,7 +66,7 @@ local delivery = redis.call('HGET', INFLIGHT, id)
 local outcome, fates = 'refused', ''
 redis.call('HDEL', INFLIGHT, '') -- permitted out of memory, and with it all that follows
 if owns(delivery, token) then
-  local no_room = maximum and queue_length() >= maximum
+  local full = full_at(maximum)
   local ends = new_ends(now, false, keep_jobs, keep_bytes, keep_us)
   outcome = 'completed'
   if is_marked(delivery) then
@@ -101,9 +101,7 @@ if owns(delivery, token) then
     turn_flows(acts)
     end_acts(acts)
   end
-  if no_room then
-    tell_room(maximum)
-  end
+  tell_room(full)
 end
 redis.call('SET', LANE, digits(seq) .. ' ' .. (forgot and '2' or '1') .. ' ' .. (forgot and '1' or '0') .. ' ' .. (outcome == 'refused' and '1' or '')
   .. (outcome == 'cancelled' and ' 1' or ''), 'PX', 3600000)

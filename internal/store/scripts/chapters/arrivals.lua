@@ -1,6 +1,6 @@
--- Jobs are put in that aren't plain: what has been collected for them is written.
+-- Jobs are put in that aren't bare: what has been collected for them is written.
 
--- Writes what other than plain jobs need besides their records. Returns whether to wake a worker; woken says whether that is so already.
+-- Writes what other than bare jobs need besides their records. Returns whether to wake a worker; woken says whether that is so already.
 local function put_special(found, intake, special, woken)
   local lines = special.lines
   if lines and #lines.members > 0 then

@@ -1,10 +1,10 @@
--- A call puts jobs in. Most jobs are plain: they are due at once, and have no extras and no marks.
+-- A call puts jobs in. Most jobs are bare: they are due at once, and have no extras and no marks.
 
 -- Reads and checks the arguments of a call for n jobs. Returns what it asks for, or nil and an error.
 --   args: ARGV. Job j has four of them, from args[4 * j - 2] on: id, class, when, envelope
 --   ids, classes: by number, the ID and the class ('0', '1' or '2') of each job
 --   details: by number, what new_details says, of a job that needs it. Most jobs don't: there it is 'u' of one with a unique key, 'g' of one of
---            a group, and nil of a plain one
+--            a group, and nil of a bare one
 --   keys: by number, the unique key of a job with 'u', and the group's key of one with 'g'
 --   uniques: a list of the unique keys of all jobs; false if there are none
 --   groups: has the valid keys of groups, each with true; false if no job has a group
@@ -58,8 +58,8 @@ local function read_queue(ids, withheld, maximum, begins)
   return {withheld = withheld, maximum = maximum, begins = begins, largest = largest, present = present, idlers = idlers, room = math.huge}
 end
 
--- Puts in new plain jobs, from job j on. Most jobs are such. Returns the number of the first one that isn't. judge_other would do the same.
-local function take_plain(request, found, intake, j)
+-- Puts in new bare jobs, from job j on. Most jobs are such. Returns the number of the first one that isn't. judge_other would do the same.
+local function take_bare(request, found, intake, j)
   local args, ids, classes, details, present, room = request.args, request.ids, request.classes, request.details, found.present, found.room
   local outcomes, records, seen, fresh, longest = intake.outcomes, intake.records, intake.seen, intake.fresh, intake.longest
   local current, head, list, size -- the class of the last job, with its header, its list, and how many are there
@@ -90,7 +90,7 @@ end
 
 -- Reads and judges the jobs of a call, whose arguments args has. bounded says that the queue's maximum counts. skew is how far the caller's own reckoning of
 -- the time is ahead of the server's (us), nil if it has none. Returns what it has found out, then what read_queue and new_special say; the last is nil if all
--- jobs are plain and new. Or returns nil and an error.
+-- jobs are bare and new. Or returns nil and an error.
 --   now, at: the time (us), and the same in eight bytes
 --   outcomes: by number, the outcomes of the jobs
 --   records: IDs and records of the jobs that are put in, in turns
@@ -126,7 +126,7 @@ local function judge_call(args, n, protocol, bounded, skew)
   while j <= n do
     local first, kind = j, not present[j] and (details[j] or 'p')
     if kind == 'p' then
-      j = take_plain(request, found, intake, j)
+      j = take_bare(request, found, intake, j)
     elseif kind == 'u' then
       j = take_with_keys(special.uniques, request, found, intake, j)
     elseif kind == 'g' then

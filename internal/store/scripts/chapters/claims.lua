@@ -52,7 +52,7 @@ local function completed_of(batch)
   for j = 1, batch.completed do
     local i = batch.first - 2 + 2 * j
     local token, value = args[i + 1], deliveries[j]
-    local of, flags, group = value, '', '' -- a plain job has the token alone
+    local of, flags, group = value, '', '' -- most have the token alone
     if value ~= token then
       of, flags, group = delivery_fields(value)
     end

@@ -1,4 +1,4 @@
--- What a claim looks at, and takes, of a queue that isn't plain: one with suspects, groups, limits, unique keys or jobs that expire.
+-- What a claim looks at, and takes, besides ready jobs: of a queue that isn't plain (see needs_closer_look) its groups, limits, unique keys, flows and jobs that expire; and suspects.
 
 -- Reads what a claim needs of a queue that isn't plain. of_queue and of_groups are the limits of the settings. Of jobs that should have started by now it
 -- reads at most most_late. Returns:
@@ -32,8 +32,8 @@ local function look_closer(of_queue, of_groups, now, most_late)
 end
 
 -- Takes suspects, as many as the session may have. Returns how long (us) it is until a suspect that runs keeps others out no more, 0 if none does.
-local function draw_suspects(draw, hold, now)
-  local flags, crowded, reopens, room = suspects_among(math.min(draw.want, 16), hold, now, draw.room)
+local function draw_suspects(draw, apart, now)
+  local flags, crowded, reopens, room = suspects_among(math.min(draw.want, 16), apart, now, draw.room)
   draw.flags, draw.crowded, draw.room = flags, crowded, room
   if #flags > 0 then
     pop(draw, SUSPECT, #flags)

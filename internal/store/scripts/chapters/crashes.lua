@@ -2,14 +2,14 @@
 
 -- Returns what take_crashed needs to know of a session's death:
 --   earliest, latest: when its process died (us). It had renewed its session, and claimed jobs, before that, and would have renewed the session again
---   hold: for how long (us) a suspect keeps others out of a session
+--   apart: for how long (us) a suspect keeps others out of a session
 --   limit: crashes at which a job is dead
 --   last_error: bytes to append to the record of such a job
 -- expiry is the session's; ttl is how long it lived from each renewal; newest is the highest token that it had.
-local function death_of(expiry, ttl, newest, hold, limit, last_error)
+local function death_of(expiry, ttl, newest, apart, limit, last_error)
   local renewed = expiry - ttl
   local earliest = math.max(renewed, newest)
-  return {earliest = earliest, latest = math.max(renewed + hold, earliest), hold = hold, limit = limit, last_error = last_error}
+  return {earliest = earliest, latest = math.max(renewed + apart, earliest), apart = apart, limit = limit, last_error = last_error}
 end
 
 -- Begins what a call takes back, which the functions below are given:
@@ -63,7 +63,7 @@ end
 -- Counts a crash of a job that the session ran. At the limit the job is dead, else it runs again. Returns its record, or nil if it is dead.
 local function take_crashed(taken, ends, death, id, token, record, span)
   local began, crashes = tonumber(token) or 0, nil -- a strange token may be no number
-  record, crashes = crash(record, math.max(death.earliest - began, 0), math.max(death.latest - began, 0), death.hold)
+  record, crashes = crash(record, math.max(death.earliest - began, 0), math.max(death.latest - began, 0), death.apart)
   if crashes and crashes >= death.limit then
     finish(ends, 'dead', {id}, record .. death.last_error)
     add_delivery(taken.dead, id, token, record, span)

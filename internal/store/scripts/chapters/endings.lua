@@ -2,8 +2,7 @@
 
 -- Returns what finish needs to know, as it says. noted says whether there are notes that NOTES hasn't yet. The limits are texts: those for what the settings don't have.
 local function new_ends(now, noted, keep_jobs, keep_bytes, keep_us)
-  local usual = {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)}
-  return {now = now, noted = redis.call('HLEN', NOTES) > 0 or noted, usual = usual}
+  return {now = now, noted = redis.call('HLEN', NOTES) > 0 or noted, usual = {tonumber(keep_jobs), tonumber(keep_bytes), tonumber(keep_us)}}
 end
 
 -- Tells those who wait for the end of a job that it has ended, or was deleted: a message that says to look. It goes over a sharded channel, which in a Cluster only the nodes of the

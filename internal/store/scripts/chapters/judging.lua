@@ -1,4 +1,4 @@
--- The outcomes for jobs that aren't plain: what the reply of enqueue.lua says. Nothing here writes: what is to be written is collected.
+-- The outcomes for jobs that aren't bare: what the reply of enqueue.lua says. Nothing here writes: what is to be written is collected.
 
 -- Returns what terminal_states does, which is called once.
 local function ended_states(special)

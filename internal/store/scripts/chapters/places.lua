@@ -13,18 +13,6 @@ local function terminal_states()
   }
 end
 
--- Returns how many jobs count for the queue's maximum: all that haven't ended.
-local function queue_length()
-  return redis.call('HLEN', JOBS) - redis.call('ZCARD', DEAD) - redis.call('ZCARD', CANCELLED) - redis.call('ZCARD', COMPLETED)
-end
-
--- Tells the producers that wait for room if there is some now. A call that ends jobs or deletes them does so at its end if there was none before.
-local function tell_room(maximum)
-  if queue_length() < maximum then
-    send(string.format('p%s', SETTINGS), 'room') -- a channel with the name of the key
-  end
-end
-
 -- Returns the state of a job that has a record and waits, if it does, under that class. Then, of a terminal one, its entry of
 -- terminal_states; of a scheduled one its member of DUE, and its time; of a running one the number of its session's key, and
 -- what the session holds for it. One that is in none of these places is ready: the lists

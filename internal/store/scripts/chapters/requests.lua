@@ -1,4 +1,4 @@
--- What a call asks for that puts jobs in which aren't plain, and what it needs of the queue: its arguments, read and checked. See read_request.
+-- What a call asks for that puts jobs in which aren't bare, and what it needs of the queue: its arguments, read and checked. See read_request.
 
 -- Returns the details of a job of the call, of which the caller fills in what the job has:
 --   cautious: whether it must never replace another job
@@ -16,7 +16,7 @@ local function new_details(cautious, version, update)
   }
 end
 
--- Reads jobs that are due at once, and have a unique key or a group and nothing else, from job j on. Most that aren't plain are such. Returns the number of
+-- Reads jobs that are due at once, and have a unique key or a group and nothing else, from job j on. Most that aren't bare are such. Returns the number of
 -- the first of the n jobs that isn't, or isn't valid: read_details finds that out.
 local function read_short(request, n, j)
   local args, ids, classes, details, keys = request.args, request.ids, request.classes, request.details, request.keys
@@ -123,7 +123,7 @@ local function read_time(request, detail, when, now)
   return rest == ''
 end
 
--- Reads the class and the time of a job that isn't plain. Returns its class, and its details; or nil if they aren't valid.
+-- Reads the class and the time of a job that isn't bare. Returns its class, and its details; or nil if they aren't valid.
 local function read_details(request, text, when, now)
   local class, mark, other, star, most, extras = string.match(text, '^[012]'), '', '', '', '', ''
   local second = string.byte(text, 2)
@@ -142,7 +142,7 @@ local function read_details(request, text, when, now)
   return class, detail
 end
 
--- Reads jobs that aren't plain, from job j on: at least that one. Returns the number of the job behind them, or nil if one isn't valid.
+-- Reads jobs that aren't bare, from job j on: at least that one. Returns the number of the job behind them, or nil if one isn't valid.
 local function read_others(request, n, now, j)
   local after = read_short(request, n, j)
   if after == j then
@@ -166,7 +166,7 @@ local function new_special()
   return {lines = false, uniques = false, cron = false, earliest = false, due = false, expires = false, stamps = {}}
 end
 
--- Reads what a call needs that has other than plain jobs. reckoned is the time by which ticks go; reckons says that it is the caller's own. Returns what
+-- Reads what a call needs that has other than bare jobs. reckoned is the time by which ticks go; reckons says that it is the caller's own. Returns what
 -- new_special says, or nil and an error.
 local function read_special(request, reckoned, reckons)
   local special, fault = new_special(), nil

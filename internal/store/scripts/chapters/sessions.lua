@@ -43,9 +43,9 @@ end
 -- and whether one that runs beside no other. Then the token of the first that keeps others out for now, or nil.
 --
 -- When a session crashes, each of its jobs may get a crash. So suspects with two crashes begin at most sixteen at a time, and suspects
--- with three alone. A suspect keeps others out only for a limited time (hold). From alone_at crashes on no other suspect ever runs
+-- with three alone. A suspect keeps others out only for a limited time (apart). From alone_at crashes on no other suspect ever runs
 -- beside it: by the usual limit it would be dead at the next one. So no suspect dies because of another one.
-local function suspects_welcome(hold, now)
+local function suspects_welcome(apart, now)
   local light, heavy, last, oldest = 16, true, true, nil
   for _, value in ipairs(redis.call('HVALS', INFLIGHT)) do
     local token, flags = delivery_fields(value)
@@ -55,7 +55,7 @@ local function suspects_welcome(hold, now)
       last = false
       if crashes >= alone_at then
         return 0, false, false, nil
-      elseif now - token < hold then
+      elseif now - token < apart then
         heavy = false
         light = crashes == suspect_at and light - 1 or 0
         oldest = math.min(oldest or token, token)
@@ -68,9 +68,9 @@ end
 -- Looks at the first n suspects, whose records have room bytes in the reply. Returns four values: the flags of those that the session may take (a flag stands behind the job's token);
 -- whether suspects are left out because the reply has no room; how long (us) a suspect still keeps others out, 0 if none does;
 -- how many bytes the reply has room for behind these.
-local function suspects_among(n, hold, now, room)
-  local light, heavy, last, oldest = suspects_welcome(hold, now)
-  local flags, reopens = {}, oldest and math.max(oldest + hold - now, 1) or 0
+local function suspects_among(n, apart, now, room)
+  local light, heavy, last, oldest = suspects_welcome(apart, now)
+  local flags, reopens = {}, oldest and math.max(oldest + apart - now, 1) or 0
   if light <= 0 and not heavy then
     return flags, false, reopens, room
   end
@@ -92,7 +92,7 @@ local function suspects_among(n, hold, now, room)
     end
   end
   if flags[1] and reopens == 0 then
-    reopens = hold
+    reopens = apart
   end
   return flags, false, reopens, room
 end

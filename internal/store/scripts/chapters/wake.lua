@@ -12,6 +12,23 @@ local function send(address, message)
   return type(got) == 'number' and got or nil
 end
 
+-- Returns how many jobs count for the queue's maximum: all that haven't ended.
+local function queue_length()
+  return redis.call('HLEN', JOBS) - redis.call('ZCARD', DEAD) - redis.call('ZCARD', CANCELLED) - redis.call('ZCARD', COMPLETED)
+end
+
+-- Returns the queue's maximum, if there is one, when it has as many jobs or more: then it is full. Else returns nil.
+local function full_at(maximum)
+  return maximum and queue_length() >= maximum and maximum or nil
+end
+
+-- Tells the producers that wait for room if there is some now. full is what full_at returned before: a call that ends jobs or deletes them calls this at its end.
+local function tell_room(full)
+  if full and queue_length() < full then
+    send(string.format('p%s', SETTINGS), 'room') -- a channel with the name of the key
+  end
+end
+
 -- Wakes the session that has been idle for longest, except the one with the address except. Sends it a message and removes its address
 -- from the idle sessions. Its worker may not act on it, for example because its process stands still. So the session that has
 -- been idle for the shortest time gets a message as well: to look for work a little later. An address without a listener is removed.
