@@ -196,7 +196,7 @@ func plantedFaults() []planted {
 			return r.rdb.HDel(bg, r.keys.Cancels, "run2").Err()
 		}},
 		{name: "an address of no session", want: []facts.Fault{facts.StrayAddress}, spoil: func(r *rig) error {
-			return r.rdb.ZAdd(bg, r.keys.Idle, z(1, r.Address("nobody", false))).Err()
+			return r.rdb.ZAdd(bg, r.keys.Idle, z(1, r.Channels().Address("nobody", false))).Err()
 		}},
 
 		{name: "an unreadable record", want: []facts.Fault{facts.Unreadable}, only: true, spoil: func(r *rig) error {
@@ -324,6 +324,42 @@ func TestDoctorGivesBack(t *testing.T) {
 	r.session = "s2"
 	r.open()
 	same(t, "crashes", r.one().Job.Crashes, 1)
+}
+
+// A delivery whose token can't be read, of a job that was cancelled while it runs, gets back all that its session holds: the token, the group, the unique key and
+// the links. So its end frees the key, and its flow counts it.
+func TestDoctorKeepsWhatADeliveryHas(t *testing.T) {
+	t.Parallel()
+	r := onShared(t)
+	r.open()
+	b := r.newBatch("flow", string(AwaitsEnd))
+	job := signalbox.Job{ID: "a", Kind: "k", Payload: []byte("1"), Group: "g"}
+	it, err := NewItem(&job, When{})
+	r.must(err)
+	it.Unique(Unique{Key: "only", Scope: UntilEnded})
+	it.Join(b.ref)
+	b.lane.Next()
+	_, err = b.Flows().Add(bg, b.lane, &Addition{Flow: b.ref, Items: []Item{it}, Digest: "d"})
+	r.must(err)
+	b.seal()
+	d := r.one()
+	r.cancel("a")
+	held, err := r.rdb.HGet(bg, r.keys.Inflight("s1"), "a").Result()
+	r.must(err)
+	if f := facts.FieldsOf(held); f.Group == "" || f.Key == "" || f.Links == "" || !f.Flagged() {
+		t.Fatalf("the session holds %q", held)
+	}
+	_, rest, _ := strings.Cut(held, " ")
+	r.must(r.rdb.HSet(bg, r.keys.Inflight("s1"), "a", "x "+rest).Err())
+	found, _ := r.findings(true)
+	same(t, "the first finding", faultsOf(found)[0], facts.BadToken)
+	after, err := r.rdb.HGet(bg, r.keys.Inflight("s1"), "a").Result()
+	r.must(err)
+	same(t, "what the session holds", after, held)
+	r.settled(settlement(d, Completed))
+	found, _ = r.findings(false)
+	same(t, "what the doctor finds behind its end", len(found), 0)
+	same(t, "the callback was released", r.one().Job.ID, "flow-e")
 }
 
 // What has moved since it was looked at is left as it is.

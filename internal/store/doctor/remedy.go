@@ -146,7 +146,11 @@ func holds(f *facts.Job, p facts.Place, a facts.Around, class string) (all []Ste
 	held := p.Fields()
 	if !ok {
 		if _, _, usable := a.Token(facts.Place{Value: mark}); f.Marked && usable { // it is cancelled, and doesn't run again
-			return []Step{{Verb: "hold", A: p.Session, B: facts.Fields{Token: mark, Flags: "c", Group: facts.GroupOf(f.Head)}.String()}}
+			held = facts.Fields{Token: mark, Flags: "c", Group: facts.GroupOf(f.Head), Links: f.Links}
+			if f.Scope == string(wire.UntilEnded) {
+				held.Key = f.Key
+			}
+			return []Step{{Verb: "hold", A: p.Session, B: held.String()}}
 		}
 		all = []Step{{Verb: "unhold", A: p.Session, B: ""}, {Verb: "list", A: class, B: "head"}}
 		if f.Marked {
