@@ -16,10 +16,10 @@ import (
 	"github.com/signalbox-go/signalbox/inspect"
 )
 
-const (
-	pageJobs  = 50              // on a page
-	listBound = 5 * time.Second // how long one is looked for
-)
+const pageJobs = 50 // on a page
+
+// listBound is how long jobs are looked for, for a page. Replaced by tests only.
+var listBound = 5 * time.Second
 
 // A jobsPage is a list of jobs, or without a queue the numbers of jobs of each queue.
 type jobsPage struct {

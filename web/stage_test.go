@@ -16,7 +16,10 @@ import (
 	"github.com/signalbox-go/signalbox/web"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	web.ListFor(time.Minute) // a slow server is no finding
+	redistest.Main(m)
+}
 
 // A stage is a namespace with queues, and the pages over it.
 type stage struct {

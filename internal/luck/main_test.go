@@ -30,6 +30,7 @@ func fail(t *testing.T, how byte) {
 		t.Error("still not so after 3 s")
 		fmt.Fprintln(t.Output(), "a worker that died or lost its lease")
 		t.Log("log of the server at 127.0.0.1:6379:\nconnection lost")
+		t.Log("redistest: on the embedded Redis, not a real one")
 	case 'd':
 		t.Error("runs: got 2, want 1")
 	case 'r':
