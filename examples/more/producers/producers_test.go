@@ -254,7 +254,10 @@ func testEnqueue(r *rig) {
 	if err := r.ins.SetMaxLength(t.Context(), r.queue, 4); err != nil {
 		t.Fatal(err)
 	}
-	r.want("one-more full", job{Kind: "k", ID: "one-more"})
+	r.send(job{Kind: "k", ID: "one-more"}, job{Kind: "k", ID: "new"})
+	if got, failed := r.receive(); strings.Join(got, ", ") != "one-more full, new exists" || !strings.Contains(failed, "QueueFull: signalbox: the queue has as many jobs as it may have: 1 of 2 were left out") {
+		t.Errorf("got %v, %q", got, failed)
+	}
 	if r.job("new").EffectKey == r.job("late").EffectKey {
 		t.Error("two jobs have one effect key")
 	}

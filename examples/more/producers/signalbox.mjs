@@ -15,6 +15,15 @@ const keys = ['jobs', 'due', 'idle', 'stats', 'cron', 'ready:high', 'ready:norma
 const outcomes = { 1: 'enqueued', D: 'replaced', C: 'replaced', F: 'replaced', 0: 'exists', s: 'exists', n: 'full' };
 const fields = ['kind', 'args', 'id', 'delay', 'at', 'priority', 'headers', 'maxAttempts'];
 
+// A QueueFull error says that the queue has as many jobs as it may have, and that jobs were left out: those of results whose outcome is 'full'. The others are in.
+export class QueueFull extends Error {
+  constructor(results) {
+    super(`signalbox: the queue has as many jobs as it may have: ${results.filter((one) => one.outcome === 'full').length} of ${results.length} were left out`);
+    this.name = 'QueueFull';
+    this.results = results;
+  }
+}
+
 // A Producer puts jobs into one queue. Its calls follow one another.
 export class Producer {
   #redis; #queue; #prefix; #registry; #script; #sha; #patience; #lane; #number; #used;
@@ -44,6 +53,8 @@ export class Producer {
   //   headers      an object of strings
   //   maxAttempts  by default 25
   //
+  // If the queue is full, jobs are left out, and it rejects with QueueFull, which has the results.
+  //
   // A call whose reply is lost is made again, and tells what the first one did. An error of the name ReplyError says that the call did nothing
   // (of NOPERM: see docs/wire.md). Any other one after all the patience leaves open whether the call's jobs are in: call again with the same IDs.
   async enqueue(jobs) {
@@ -57,6 +68,7 @@ export class Producer {
       const replied = await call;
       part.forEach((one, i) => results.push({ id: one.id, outcome: outcomes[replied.length === 1 ? replied[0] : replied[i]] }));
     }
+    if (results.some((one) => one.outcome === 'full')) throw new QueueFull(results);
     return results;
   }
 

@@ -19,6 +19,16 @@ module Signalbox
     def enqueued? = %w[enqueued replaced].include?(outcome)
   end
 
+  # Says that the queue has as many jobs as it may have, and that jobs were left out: those of results whose outcome is "full". The others are in.
+  class QueueFull < StandardError
+    attr_reader :results
+
+    def initialize(results)
+      @results = results
+      super("signalbox: the queue has as many jobs as it may have: #{results.count { |r| r.outcome == "full" }} of #{results.size} were left out")
+    end
+  end
+
   # Puts jobs into one queue. Several threads may share it: their calls follow one another.
   class Producer
     CLASSES = { "high" => "0", "normal" => "1", "low" => "2" }.freeze
@@ -47,17 +57,22 @@ module Signalbox
     #   headers:       a Hash of strings
     #   max_attempts:  by default 25
     #
+    # If the queue is full, jobs are left out, and it raises QueueFull, which has the results.
+    #
     # A call whose reply is lost is made again, and tells what the first one did. A Redis::CommandError says that the call did nothing (of
     # NOPERM: see docs/wire.md). A Redis::BaseConnectionError after all the patience leaves open whether the call's jobs are in: call again
     # with the same IDs.
     def enqueue(jobs)
       sent = jobs.map { |job| [job[:id] || SecureRandom.alphanumeric(22), job] }
       args = sent.map { |id, job| arguments(id, job) } # all are looked at before the first is sent
-      sent.zip(args).each_slice(1000).flat_map do |part|
+      results = sent.zip(args).each_slice(1000).flat_map do |part|
         outcomes = @lock.synchronize { call(part.flat_map(&:last)) }
         outcomes *= part.size if outcomes.size == 1
         part.zip(outcomes).map { |((id, _), _), outcome| Result.new(id, OUTCOMES.fetch(outcome)) }
       end
+      raise QueueFull.new(results) if results.any? { |result| result.outcome == "full" }
+
+      results
     end
 
     private

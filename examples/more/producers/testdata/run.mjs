@@ -15,7 +15,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     }));
     console.log(JSON.stringify({ results: await producer.enqueue(jobs) }));
   } catch (error) {
-    console.log(JSON.stringify({ error: `${error.name}: ${error.message}` }));
+    console.log(JSON.stringify({ results: error.results, error: `${error.name}: ${error.message}` }));
   }
 }
 redis.disconnect();

@@ -14,6 +14,8 @@ $stdin.each_line do |line|
     job
   end
   puts JSON.generate({ results: producer.enqueue(jobs).map(&:to_h) })
+rescue Signalbox::QueueFull => e
+  puts JSON.generate({ results: e.results.map(&:to_h), error: "#{e.class}: #{e.message}" })
 rescue StandardError => e
   puts JSON.generate({ error: "#{e.class}: #{e.message}" })
 end
