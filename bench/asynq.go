@@ -22,20 +22,18 @@ func asynqTask() (*asynq.Task, error) {
 func asynqRedis(srv *server) asynq.RedisClientOpt { return asynq.RedisClientOpt{Addr: srv.addr} }
 
 // asynqFill enqueues n tasks, one at a time in each of 16 goroutines: asynq has no bulk call, and
-// its client is fastest so. It returns how long that took.
-func asynqFill(ctx context.Context, srv *server, n int) (took time.Duration, err error) {
+// its client is fastest so.
+func asynqFill(ctx context.Context, srv *server, n int) (err error) {
 	client := asynq.NewClient(asynqRedis(srv))
 	defer func() { err = errors.Join(err, client.Close()) }()
 	task, err := asynqTask()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	begin := time.Now()
-	err = produce(n, func() error {
+	return produce(n, func() error {
 		_, err := client.EnqueueContext(ctx, task)
 		return err
 	})
-	return time.Since(begin), err
 }
 
 // asynqWork runs a server until stop is called. It has nothing to do but this one queue, and
@@ -57,31 +55,39 @@ func asynqWork(srv *server, concurrency int, handler func()) (stop func(), err e
 // asynqProcess runs tasks that are there already, from Start to the last handler's call.
 func asynqProcess(concurrency int) measure {
 	return func(ctx context.Context, srv *server, n int) ([][]float64, error) {
-		if _, err := asynqFill(ctx, srv, n); err != nil {
+		if err := asynqFill(ctx, srv, n); err != nil {
 			return nil, err
 		}
 		done := newTally(n)
-		begin := time.Now()
+		m, err := srv.stopwatch(ctx)
+		if err != nil {
+			return nil, err
+		}
 		stop, err := asynqWork(srv, concurrency, done.ran)
 		if err != nil {
 			return nil, err
 		}
 		last, err := done.wait(ctx)
+		taken, failed := m.of(ctx, n, last)
 		stop()
-		if err != nil {
+		if err := errors.Join(err, failed); err != nil {
 			return nil, err
 		}
-		return rate(n, last.Sub(begin)), done.check()
+		return taken, done.check()
 	}
 }
 
 // asynqEnqueue enqueues one task at a time in each of 16 goroutines.
 func asynqEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
-	took, err := asynqFill(ctx, srv, n)
+	m, err := srv.stopwatch(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return rate(n, took), asynqPending(srv, n)
+	if err := asynqFill(ctx, srv, n); err != nil {
+		return nil, err
+	}
+	taken, err := m.of(ctx, n, time.Now())
+	return taken, errors.Join(err, asynqPending(srv, n))
 }
 
 // asynqUnique enqueues one task at a time in each of 16 goroutines. asynq makes a key of the payload, so each
@@ -147,7 +153,7 @@ func asynqMemory(ctx context.Context, srv *server, n int) ([][]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := asynqFill(ctx, srv, n); err != nil {
+	if err := asynqFill(ctx, srv, n); err != nil {
 		return nil, err
 	}
 	after, err := srv.memory(ctx)

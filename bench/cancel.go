@@ -119,7 +119,7 @@ func ourCancels(ctx context.Context, srv *server, n int) (samples [][]float64, e
 
 // asynqCancels does the same with asynq, whose only sign is a message: no job is marked.
 func asynqCancels(ctx context.Context, srv *server, n int) (samples [][]float64, err error) {
-	if _, err := asynqFill(ctx, srv, n+1+2*cancelSlots); err != nil {
+	if err := asynqFill(ctx, srv, n+1+2*cancelSlots); err != nil {
 		return nil, err
 	}
 	inspector := asynq.NewInspector(asynqRedis(srv))

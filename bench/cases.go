@@ -54,19 +54,51 @@ func contests() []contest {
 			peer:   "asynq",
 			ours:   side{ourProcess(100), 200_000, 60_000},
 			theirs: side{asynqProcess(100), 20_000, 8_000},
-			cases:  []testCase{{name: "process-c100", unit: "jobs/s", target: 12}},
+			cases: []testCase{
+				{name: "process-c100", unit: "jobs/s", target: 12},
+				{name: "process-c100-client-cpu", unit: "us/job", less: true, series: clientCPU},
+				{name: "process-c100-redis-cpu", unit: "us/job", less: true, series: redisCPU},
+			},
 		},
 		{
 			peer:   "asynq",
 			ours:   side{ourProcess(10), 80_000, 30_000},
 			theirs: side{asynqProcess(10), 20_000, 8_000},
-			cases:  []testCase{{name: "process-c10", unit: "jobs/s", target: 4}},
+			cases: []testCase{
+				{name: "process-c10", unit: "jobs/s", target: 4},
+				{name: "process-c10-client-cpu", unit: "us/job", less: true, series: clientCPU},
+				{name: "process-c10-redis-cpu", unit: "us/job", less: true, series: redisCPU},
+			},
+		},
+		{
+			// At most 1.15 times the processor time of a loop that has no locks, no tokens and no retries.
+			peer:   "Streams, JSON",
+			ours:   side{ourProcess(100), 200_000, 60_000},
+			theirs: side{streamsProcess(50, true), 200_000, 60_000},
+			cases: []testCase{
+				{name: "streams-c100", unit: "jobs/s"},
+				{name: "streams-c100-cpu", unit: "us/job", less: true, series: bothCPU, target: 0.87},
+			},
+		},
+		{
+			// What stands between: handlers of any kind, which this peer has none of.
+			peer:   "bare Streams",
+			ours:   side{ourProcess(100), 200_000, 60_000},
+			theirs: side{streamsProcess(100, false), 200_000, 60_000},
+			cases: []testCase{
+				{name: "streams-bare-c100", unit: "jobs/s"},
+				{name: "streams-bare-c100-cpu", unit: "us/job", less: true, series: bothCPU},
+			},
 		},
 		{
 			peer:   "asynq",
 			ours:   side{ourEnqueue, 200_000, 60_000},
 			theirs: side{asynqEnqueue, 60_000, 20_000},
-			cases:  []testCase{{name: "enqueue-16", unit: "jobs/s", target: 2.5}},
+			cases: []testCase{
+				{name: "enqueue-16", unit: "jobs/s", target: 2.5},
+				{name: "enqueue-16-client-cpu", unit: "us/job", less: true, series: clientCPU},
+				{name: "enqueue-16-redis-cpu", unit: "us/job", less: true, series: redisCPU},
+			},
 		},
 		{
 			peer:   "asynq",

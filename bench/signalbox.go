@@ -133,16 +133,20 @@ func process(ctx context.Context, srv *server, n, concurrency int, t *telemetry)
 		return nil, err
 	}
 	done := newTally(n)
-	begin := time.Now()
+	m, err := srv.stopwatch(ctx)
+	if err != nil {
+		return nil, err
+	}
 	running, stop, err := work(ctx, rdb, t.worker(slots(concurrency)), done.ran)
 	if err != nil {
 		return nil, err
 	}
 	last, err := done.wait(running)
-	if err := errors.Join(err, stop()); err != nil {
+	taken, failed := m.of(ctx, n, last)
+	if err := errors.Join(err, failed, stop()); err != nil {
 		return nil, err
 	}
-	return rate(n, last.Sub(begin)), done.check()
+	return taken, done.check()
 }
 
 // ourEnqueue enqueues one job at a time in each of 16 goroutines.
@@ -152,7 +156,10 @@ func ourEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		return nil, err
 	}
 	defer rdb.Close()
-	begin := time.Now()
+	m, err := srv.stopwatch(ctx)
+	if err != nil {
+		return nil, err
+	}
 	err = produce(n, func() error {
 		r, err := s.Enqueue(ctx, payload)
 		if err == nil && !r.New {
@@ -160,7 +167,10 @@ func ourEnqueue(ctx context.Context, srv *server, n int) ([][]float64, error) {
 		}
 		return err
 	})
-	return rate(n, time.Since(begin)), err
+	if err != nil {
+		return nil, err
+	}
+	return m.of(ctx, n, time.Now())
 }
 
 // ourUnique enqueues one job at a time in each of 16 goroutines. Each has a unique key of its own.
