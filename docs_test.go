@@ -347,6 +347,34 @@ var (
 	number   = regexp.MustCompile(`\d[\d,.]*\d`)
 )
 
+// TestDocsListExamples checks that examples/README.md lists each example, with a command of those that are programs.
+func TestDocsListExamples(t *testing.T) {
+	t.Parallel()
+	page := readText(t, filepath.Join("examples", "README.md"))
+	listed := 0
+	for _, pattern := range []string{"*", "more/*"} {
+		folders, err := filepath.Glob(filepath.Join("examples", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, folder := range folders {
+			name := filepath.ToSlash(strings.TrimPrefix(folder, "examples"+string(filepath.Separator)))
+			if info, err := os.Stat(folder); err != nil || !info.IsDir() || name == "more" || name == "internal" {
+				continue
+			}
+			listed++
+			_, row, found := strings.Cut(page, "\n| ["+name+"]("+name+") | ")
+			row, _, _ = strings.Cut(row, "\n")
+			if _, err := os.Stat(filepath.Join(folder, "main.go")); !found || err == nil && !strings.Contains(row, "go run .") {
+				t.Errorf("examples/README.md lacks %s, or how to run it", name)
+			}
+		}
+	}
+	if listed < 10 {
+		t.Errorf("%d examples", listed)
+	}
+}
+
 // TestDocsCompare checks that each cell of docs/compare.md names its source, that each source is used, and that what was measured is in
 // docs/benchmarks. TestDocsNameTests checks that the tests exist, TestDocsLinks that the pages do.
 func TestDocsCompare(t *testing.T) {
@@ -414,7 +442,7 @@ func slugs(text string) (all []string) {
 func TestDocsLinks(t *testing.T) {
 	t.Parallel()
 	var pages []string
-	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", ".github/*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
