@@ -52,9 +52,13 @@ func TestRuby(t *testing.T) {
 	if out, err := exec.Command(ruby, "-e", `require "redis"`).CombinedOutput(); err != nil {
 		missing(t, fmt.Errorf("%w: %s", servertest.ErrMissing{Program: "Ruby's gem redis", Package: "ruby-redis"}, out))
 	}
-	testAll(t, func(args ...string) *exec.Cmd {
+	inRuby := func(args ...string) *exec.Cmd {
 		return exec.Command(ruby, append([]string{"-w", "testdata/run.rb"}, args...)...)
-	})
+	}
+	testAll(t, inRuby)
+	for _, resends := range []string{"0", "1"} {
+		t.Run("Fork"+resends, func(t *testing.T) { testFork(newRig(t, inRuby, resends)) })
+	}
 }
 
 func TestNode(t *testing.T) {
@@ -76,6 +80,7 @@ func testAll(t *testing.T, l language) {
 	t.Run("Enqueue", func(t *testing.T) { testEnqueue(newRig(t, l, "1")) })
 	t.Run("Many", func(t *testing.T) { testMany(newRig(t, l, "1")) })
 	t.Run("Refused", func(t *testing.T) { testRefused(newRig(t, l, "1")) })
+	t.Run("LostReplyThenRefused", func(t *testing.T) { testLostReplyThenRefused(newRig(t, l, "0")) })
 	t.Run("LostReplies", func(t *testing.T) { testLostReplies(newRig(t, l, "0")) })
 	t.Run("LostRepliesOfAClientThatResends", func(t *testing.T) { testLostReplies(newRig(t, l, "1")) })
 }
@@ -321,11 +326,47 @@ func testLostReplies(r *rig) {
 	}
 }
 
+// What Redis says after a try without a reply doesn't tell whether that was done: so it is in a failover.
+func testLostReplyThenRefused(r *rig) {
+	t := r.t
+	for id, said := range map[string]struct{ reply, want string }{
+		"goes-on": {"-READONLY You can't write against a read only replica.", "goes-on enqueued "},
+		"ends":    {"-WRONGTYPE Operation against a key", " isn't known which are in: WRONGTYPE"},
+	} {
+		r.want(id+"-before enqueued", job{Kind: "k", ID: id + "-before"})
+		held, free := r.proxy.HoldReplies(redistest.Command("EVALSHA"))
+		r.send(job{Kind: "k", ID: id})
+		<-held
+		r.proxy.Reset()
+		r.proxy.Reply(redistest.Command("EVALSHA"), said.reply, 1)
+		r.proxy.Sever()
+		free()
+		if got, failed := r.receive(); !strings.Contains(strings.Join(got, "")+" "+failed, said.want) {
+			t.Errorf("%s: got %q, %q; want %q", id, got, failed, said.want)
+		}
+		r.job(id) // it is in
+	}
+}
+
+// A process that was forked has a lane of its own: else its call would be taken for that of the other one, made again.
+func testFork(r *rig) {
+	if _, err := io.WriteString(r.in, "\"fork\"\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	got, failed := r.receive()
+	if strings.Join(got, "") != "of-parent enqueued" || failed != "" {
+		r.t.Errorf("got %q, %q", got, failed)
+	}
+	r.job("of-child")
+	r.job("of-parent")
+}
+
 // What Redis refuses is an error, and the next call goes on. So it is with what can't be a job: then nothing of the call is sent.
 func testRefused(r *rig) {
 	t := r.t
 	r.proxy.Reply(redistest.Command("EVALSHA"), "-OOM command not allowed when used memory > 'maxmemory'.", 1)
-	r.refused("OOM", job{Kind: "k", ID: "a"})
+	r.refused("none is in: OOM", job{Kind: "k", ID: "a"})
+	r.proxy.Reply(redistest.Command("SADD"), "-NOPERM this user has no permissions", 1)
 	r.want("a enqueued", job{Kind: "k", ID: "a"})
 	calls := r.proxy.Count(redistest.Any)
 	for part, wrong := range map[string]job{
@@ -335,6 +376,10 @@ func testRefused(r *rig) {
 		"urgent":     {Kind: "k", Priority: "urgent"},
 		"color":      {Kind: "k", Color: "red"},
 		"-1, want":   {Kind: "k", Attempts: -1},
+		"1,000,000":  {Kind: "k", Attempts: 1_000_001},
+		"one of":     {Kind: "k", Delay: 1, At: 1},
+		"delay -1":   {Kind: "k", Delay: -1},
+		"bytes":      {Kind: "k", Args: strings.Repeat("x", 1<<20)},
 	} {
 		r.refused(part, job{Kind: "k", ID: "not-in"}, wrong)
 	}
