@@ -225,7 +225,6 @@ func (b *Batch) AddSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOp
 		flush := func() bool {
 			results, err := a.flush()
 			for i := range results {
-				results[i].Err = err
 				if !yield(first+i, results[i]) {
 					return false
 				}
@@ -246,7 +245,7 @@ func (b *Batch) AddSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOp
 			}
 			a.put(item)
 		}
-		if len(a.items) > 0 {
+		if len(a.chunk) > 0 {
 			flush()
 		}
 	}

@@ -23,12 +23,10 @@ type addition struct {
 	maker string // of a member: its ID
 	place int    // of a member: how many jobs its delivery has added before the chunk
 
-	items []store.Item // of the chunk
-	size  int          // of these, in bytes
-	kinds kinds
+	chunk []added
+	size  int               // of the chunk, in bytes
 	waits bool              // for room
 	sum   [sha256.Size]byte // the digest of all that was given, with the chunk
-	sums  []string          // that digest behind each job of the chunk; of a producer
 }
 
 // begin begins an AddSeq. Others wait until it ends, or their ctx does.
@@ -87,7 +85,7 @@ func (a *addition) make(it *Item) (j added, err error) {
 	}
 	j = added{kind: kind, waits: o.waits, sum: chained(a.sum, kind, o.id, payload, it.Args)}
 	if a.maker != "" && o.id == "" {
-		o.id = memberID(a.maker, a.place+len(a.items)+1)
+		o.id = memberID(a.maker, a.place+len(a.chunk)+1)
 	}
 	if j.Item, err = a.s.itemOfBatch(a.ctx, o, kind, payload, it.Args); err != nil {
 		return added{}, err
@@ -110,49 +108,78 @@ func memberID(maker string, number int) string {
 
 // full reports whether the chunk has no room for the job.
 func (a *addition) full(j *added) bool {
-	return len(a.items) == MaxBatchCall || len(a.items) > 0 && a.size+j.Size() > maxCallBytes
+	return len(a.chunk) == MaxBatchCall || len(a.chunk) > 0 && a.size+j.Size() > maxCallBytes
 }
 
 // put puts a job into the chunk.
 func (a *addition) put(j added) {
-	a.items, a.size, a.kinds, a.sum = append(a.items, j.Item), a.size+j.Size(), a.kinds.add(j.kind), j.sum
+	a.chunk, a.size, a.sum = append(a.chunk, j), a.size+j.Size(), j.sum
 	a.waits = a.waits || j.waits
-	if a.b.member == nil {
-		a.sums = append(a.sums, digestText(j.sum))
-	}
 }
 
-// flush sends the chunk, and returns its results. The error is that of all of them.
+// flush sends the chunk, and returns its results. The error is that of those that have none.
 func (a *addition) flush() ([]Result, error) {
-	results := make([]Result, len(a.items))
+	results := make([]Result, len(a.chunk))
 	for i := range results {
-		results[i] = Result{ID: a.items[i].ID(), queue: a.queue}
+		results[i] = Result{ID: a.chunk[i].ID(), queue: a.queue}
 	}
-	if len(results) == 0 {
-		return nil, nil
-	}
-	send := a.send
-	if a.b.member == nil {
-		watch := a.s.watch()
-		send = func(results []Result) error {
-			err := a.send(results)
-			for _, k := range a.kinds {
-				watch.sent(a.ctx, a.queue.Name(), k.kind, k.n, err)
-			}
-			watch.took(a.ctx, a.queue.Name(), err)
-			return err
-		}
-	}
-	err := send(results)
-	if a.waits && a.b.member == nil && errors.Is(err, signalbox.ErrQueueFull) {
-		err = a.s.awaitRoom(a.ctx, a.queue, err, func() error { return send(results) })
-	}
-	a.place += len(a.items)
-	a.items, a.sums, a.size, a.kinds = a.items[:0], a.sums[:0], 0, a.kinds[:0]
+	done, err := a.deliver(results)
 	if err != nil {
-		return results, a.failure(err)
+		err = a.failure(err)
 	}
-	return results, nil
+	for i := done; i < len(results); i++ {
+		results[i].Err = err
+	}
+	a.place += len(a.chunk)
+	a.chunk, a.size = a.chunk[:0], 0
+	return results, err
+}
+
+// deliver sends the chunk, and fills in the results. It returns how many jobs are done. A chunk is one call. One that waits for room is as many as it takes: each
+// puts in what there is room for. So it waits only while the queue is full: then what makes room tells it.
+func (a *addition) deliver(results []Result) (done int, err error) {
+	most := len(results) // jobs of a call
+	try := func() error {
+		for done < len(results) {
+			n := min(most, len(results)-done)
+			err := a.measured(results[done:done+n], a.chunk[done:done+n])
+			full, isFull := errors.AsType[*signalbox.QueueFullError](err)
+			switch room := 0; {
+			case isFull:
+				if room = min(full.Max-full.Length, n); !a.waits || a.b.member != nil || room <= 0 || room == n {
+					return err
+				}
+				most = room
+			case err != nil:
+				return err
+			default:
+				done, most = done+n, len(results)
+			}
+		}
+		return nil
+	}
+	err = try()
+	if a.waits && a.b.member == nil && errors.Is(err, signalbox.ErrQueueFull) {
+		err = a.s.awaitRoom(a.ctx, a.queue, err, try)
+	}
+	return done, err
+}
+
+// measured is send with the producer's metrics.
+func (a *addition) measured(results []Result, chunk []added) error {
+	err := a.send(results, chunk)
+	if a.b.member == nil {
+		var all kinds
+		for i := range chunk {
+			all = all.add(chunk[i].kind)
+		}
+		watch := a.s.watch()
+		for _, k := range all {
+			watch.sent(a.ctx, a.queue.Name(), k.kind, k.n, err)
+		}
+		watch.took(a.ctx, a.queue.Name(), err)
+	}
+	return err
 }
 
 // failure returns the error of jobs that the batch has not got.
@@ -160,12 +187,17 @@ func (a *addition) failure(err error) error {
 	return fmt.Errorf("scheduler: add to batch %s in queue %s: %w", a.b.ref.Name, a.queue.Name(), err)
 }
 
-// send makes the call of the chunk, until its outcome is known, and fills in the results. If a program before this one has given the first jobs of the chunk, it makes another call for those behind them.
-func (a *addition) send(results []Result) error {
+// send makes the call for the chunk, until its outcome is known, and fills in the results. If a program before this one has given the first jobs of the chunk, it makes another call for those behind them.
+func (a *addition) send(results []Result, chunk []added) error {
 	var reply store.Added
 	b, skip := a.b, 0 // how many jobs of the chunk were given before
+	items := make([]store.Item, len(chunk))
+	for i := range chunk {
+		items[i] = chunk[i].Item
+	}
+	sum := chunk[len(chunk)-1].sum
 	call := func(ctx context.Context) (err error) {
-		reply, err = b.member.Add(ctx, a.items)
+		reply, err = b.member.Add(ctx, items)
 		return err
 	}
 	next := func() {
@@ -178,7 +210,7 @@ func (a *addition) send(results []Result) error {
 	if b.member == nil {
 		call = func(ctx context.Context) (err error) {
 			b.lane.Rearm()
-			reply, err = a.queue.Flows().Add(ctx, b.lane, &store.Addition{Flow: b.ref, Items: a.items[skip:], First: b.given.Load() + int64(skip), Digest: digestText(a.sum)})
+			reply, err = a.queue.Flows().Add(ctx, b.lane, &store.Addition{Flow: b.ref, Items: items[skip:], First: b.given.Load() + int64(skip), Digest: digestText(sum)})
 			return err
 		}
 	}
@@ -191,7 +223,7 @@ func (a *addition) send(results []Result) error {
 			break
 		}
 		given := int(reply.Given - b.given.Load())
-		if reply.Digest != a.sums[given-1] {
+		if reply.Digest != digestText(chunk[given-1].sum) {
 			reply.Word = "other"
 			break
 		}
@@ -222,7 +254,7 @@ func (a *addition) send(results []Result) error {
 		return whyNotAdded(reply, a.queue.Name())
 	}
 	if b.member == nil {
-		b.digest = a.sum
+		b.digest = sum
 		b.given.Add(int64(skip + len(results)))
 	}
 	return nil

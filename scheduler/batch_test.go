@@ -240,6 +240,93 @@ func TestBatchOfAFullQueue(t *testing.T) {
 	claimAll(t, q)
 }
 
+// A chunk that waits for room goes in as there is some, also where the queue never has room for all of it. What makes room tells it.
+func TestBatchWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	s.roomLook = time.Hour
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := q.Settings().SetMaxLength(ctx, 10); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Batch(ctx, q.Name(), OnEnd(call{"end"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 60
+	type outcome struct {
+		n   int
+		err error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		for i, res := range b.AddSeq(ctx, notes(0, all), WaitForRoom()) {
+			if res.Err != nil || !res.New || i != o.n {
+				o.err = fmt.Errorf("item %d: %+v", i, res)
+				break
+			}
+			o.n++
+		}
+		ended <- o
+	}()
+	ran := 0
+	for ran < all {
+		redistest.Eventually(t, func() bool { n, err := q.Looks().Counts(ctx); return err != nil || n.Ready > 0 }, "jobs come in")
+		ran += len(claimAll(t, q))
+	}
+	if o := <-ended; o.n != all || o.err != nil || ran != all {
+		t.Errorf("%d were added, %v; %d ran", o.n, o.err, ran)
+	}
+	if err := b.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := claimAll(t, q); len(jobs) != 1 || jobs[0].Kind != "call.end" {
+		t.Errorf("behind the last member came %v", kindsOf(jobs))
+	}
+}
+
+// Of a chunk whose wait ends, the jobs that are in are told as such.
+func TestBatchWaitsForRoomInVain(t *testing.T) {
+	t.Parallel()
+	s, q := setup(t)
+	if _, err := q.Settings().SetMaxLength(context.Background(), 4); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Batch(context.Background(), q.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	said := make(chan string, 1)
+	go func() {
+		var in, out []int
+		for i, res := range b.AddSeq(ctx, notes(0, 6), WaitForRoom()) {
+			if res.Err == nil && res.New {
+				in = append(in, i)
+			} else if errors.Is(res.Err, signalbox.ErrQueueFull) && errors.Is(res.Err, context.Canceled) {
+				out = append(out, i)
+			}
+		}
+		said <- fmt.Sprint(in, out)
+	}()
+	redistest.Eventually(t, func() bool { n, err := q.Looks().Counts(ctx); return err == nil && n.Ready == 4 }, "four are in")
+	cancel()
+	if got := <-said; got != "[0 1 2 3] [4 5]" {
+		t.Errorf("in and out are %s", got)
+	}
+	claimAll(t, q)
+	if added, before := addAll(t, b, notes(4, 6)); added != 2 || before != 0 {
+		t.Errorf("then %d are added, %d were before", added, before)
+	}
+	if err := b.Seal(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	claimAll(t, q)
+}
+
 // A Redis that is out of memory takes no batch and no members, and the error says what to do. It seals a batch, whose members end.
 func TestBatchOfAFullRedis(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ type bound struct {
 }
 
 // holdRoom is how long room is held for a queue that doesn't come for it, until others get it. It may be twice as long.
-const holdRoom = 100 * time.Millisecond
+var holdRoom = 100 * time.Millisecond // replaced by tests only
 
 // A keep has the stuck handlers of a queue that keep their room.
 type keep struct {

@@ -36,6 +36,7 @@ func newDrain(q *queue) drain {
 func (dr *drain) run(halted context.Context) error {
 	dr.q.mu.Lock()
 	dr.q.dispatch.stopping = true
+	dr.q.dispatch.tell() // its share goes to others at once
 	dr.since = time.Now()
 	dr.q.tell(telemetry.EventShutdown, nil)
 	running := 0

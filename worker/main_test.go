@@ -4,8 +4,10 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/worker"
 )
 
 // long enables measurements that take a long time.
@@ -15,5 +17,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(beChild()) // this process was started by a test
 	}
+	worker.HoldRoom(2 * time.Second) // a lane that waits for the processor isn't one that doesn't come
 	redistest.Main(m)
 }

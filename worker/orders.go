@@ -95,6 +95,7 @@ func (o *orders) resize(set int) {
 		return
 	}
 	o.q.slots.resize(want)
+	o.q.dispatch.tell()
 	o.q.mu.later(func() {
 		o.q.log.Info("signalbox: the queue has another number of slots here", "slots", want, "before", before, "by", settingsOr(set))
 	})

@@ -161,7 +161,7 @@ var (
 	// What is never luck, wherever it stands.
 	crash = regexp.MustCompile(`(?m)DATA RACE|^panic: |^fatal error: |test timed out|race detected|goleak|goroutines? (is|are) left|^signal: |^exit status [^1]`)
 	// An assertion, but for what is told of the server and its log, which is no assertion.
-	assertion = regexp.MustCompile(`^( +)\w+\.go:\d+: (log of (?:the|child) |redistest: on the embedded Redis)?`)
+	assertion = regexp.MustCompile(`^( +)\w+\.go:\d+: (log of (?:the (?:server at|workers:)|child \d)|redistest: on the embedded Redis)?`)
 	// The words by which our tests say that something took too long.
 	slow = regexp.MustCompile(`(?i)still not so after|not within|\btook\b|\bin time\b|\btoo (late|early|slow)\b|deadline exceeded|\btimed?[- ]?out\b|shows nothing`)
 	// Words by which they say that a promise was broken, also where something took too long.

@@ -241,7 +241,7 @@ type ClaimReply struct {
 	known int64 // number of the lane's last call that Redis had before
 }
 
-// Sessions is a queue for its workers: they open sessions and renew them, claim jobs and settle their deliveries, and take back those of sessions that have died.
+// Sessions is a queue for its workers, from the opening of a session to what is taken back when it has died; and for those who look at what workers run.
 type Sessions struct{ q *Queue }
 
 // Sessions returns the queue for its workers.
@@ -339,15 +339,15 @@ func (ss *Sessions) claimArgs(lane *Lane, req *ClaimRequest) []any {
 			notes++
 		}
 	}
-	hold := int64(0)
+	apart := int64(0)
 	if req.Suspects {
-		hold = longest.Microseconds()
+		apart = longest.Microseconds()
 		if req.Apart > 0 {
-			hold = req.Apart.Microseconds()
+			apart = req.Apart.Microseconds()
 		}
 	}
 	args := scripts.Claim.Args(2*completed+3*notes+6*(len(req.Settle)-completed),
-		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("apart", hold),
+		scripts.Arg("protocol", layout.Protocol), scripts.Arg("seq", lane.seq), scripts.Arg("session", req.Session), scripts.Arg("want", req.Want), scripts.Arg("apart", apart),
 		scripts.Arg("keep_jobs", ss.q.kept.Jobs), scripts.Arg("keep_bytes", ss.q.kept.Bytes), scripts.Arg("keep_us", ss.q.kept.Age.Microseconds()),
 		scripts.Arg("answered", lane.known(req.Session)), scripts.Arg("completed", completed), scripts.Arg("notes", notes), scripts.Arg("room", ss.q.room),
 		scripts.Arg("address", req.Address), scripts.Arg("leaving", scripts.Flag(req.Leaving)), scripts.Arg("worker", ss.q.worker))

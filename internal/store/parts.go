@@ -1,7 +1,7 @@
 package store
 
-// The parts of a queue: what it is for those who have one task with it. Each is a type of its own. Two stand where most of their methods are: Sessions in claim.go,
-// and Cron in cron.go.
+// The parts of a queue: what it is for those who have one task with it. Each is a type of its own. Two stand elsewhere: Sessions
+// in claim.go, and Cron in cron.go.
 
 // Flows is a queue for those who have to do with its flows: producers, which make and fill them; the workers that go on with them; and those who look at them.
 type Flows struct{ q *Queue }
@@ -15,7 +15,8 @@ type Outboxes struct{ q *Queue }
 // Outboxes returns the queue for its outboxes.
 func (q *Queue) Outboxes() *Outboxes { return &Outboxes{q} }
 
-// Transfer is a queue for what brings jobs from one queue to another: moves, exports and imports, and what comes from other frameworks.
+// Transfer is a queue for what brings jobs from one queue to another: moves, exports and imports, copies of dead
+// jobs, and what comes from other frameworks.
 type Transfer struct{ q *Queue }
 
 // Transfer returns the queue for what brings jobs to it, or from it to others.

@@ -125,7 +125,7 @@ func (p *Past) Validate() error {
 	return nil
 }
 
-// Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of the windows of unique keys. It leaves out what is of single jobs, which [Queue.JobPasts] has.
+// Pasts yields what the queue knows of the past: first of outboxes, then of cron entries, then of the windows of unique keys. It leaves out what is of single jobs, which [Transfer.JobPasts] has.
 // An error is yielded last. No key lists the outboxes of a queue, so Pasts goes through the names of all keys of the server. What is added meanwhile may be missing.
 func (t *Transfer) Pasts(ctx context.Context) iter.Seq2[Past, error] {
 	return func(yield func(Past, error) bool) {

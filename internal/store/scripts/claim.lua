@@ -80,7 +80,7 @@ if closer or batch.others <= #ARGV or not largest or largest > 4096 then -- else
 end
 local ends = new_ends(now, notes > 0, keep_jobs, keep_bytes, keep_us)
 local maximum = most and tonumber((string.match(most, '^[1-9]%d*$'))) -- how many jobs the queue may have that haven't ended
-local full = maximum and kept - terminal >= maximum and maximum -- as full_at returns it
+local full = maximum and kept - terminal >= maximum and maximum or nil -- as full_at returns it
 local groups, queue
 if closer then
   closer = look_closer(of_queue, of_groups, now, foreign and 0 or 100)
@@ -202,7 +202,9 @@ if not foreign then
     following = reopens
   end
 end
-tell_room(full)
+if full then
+  tell_room(full) -- else its chapter isn't needed
+end
 local spans = {}
 if ends.noted and #ids > 0 then
   spans = redis.call('HMGET', NOTES, unpack(ids))

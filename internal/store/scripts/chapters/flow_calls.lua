@@ -15,7 +15,7 @@ local function read_callbacks(args, first, now)
   return list
 end
 
--- Puts the jobs in that wait for a new flow. The first write is one that Redis refuses if it is out of memory.
+-- Puts the jobs in that wait for a new flow.
 local function put_callbacks(acts, f, callbacks)
   local records, members, at, due_at, grown = {}, {}, eight_bytes(acts.now), eight_bytes(due_when_held), 0
   for _, c in ipairs(callbacks) do
