@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // processEnv makes this program one that measures process-c100 alone, so that two builds of it can
@@ -32,7 +34,9 @@ func processAlone(ctx context.Context, task string, out io.Writer) error {
 	if !ok {
 		return fmt.Errorf("%s: there is no listener %q", processEnv, who)
 	}
-	samples, err := tracedProcess(listener)(ctx, &server{addr: addr}, n)
+	srv := &server{addr: addr, rdb: redis.NewClient(&redis.Options{Addr: addr})}
+	defer srv.rdb.Close()
+	samples, err := tracedProcess(listener)(ctx, srv, n)
 	if err != nil {
 		return err
 	}
