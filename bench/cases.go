@@ -44,6 +44,15 @@ type contest struct {
 	cases    []testCase
 }
 
+// withCPU returns a case whose runs are measured by a stopwatch, and the cases for the processor time of client and server.
+func withCPU(tc testCase) []testCase {
+	return []testCase{
+		tc,
+		{name: tc.name + "-client-cpu", unit: "us/job", less: true, series: clientCPU},
+		{name: tc.name + "-redis-cpu", unit: "us/job", less: true, series: redisCPU},
+	}
+}
+
 // contests are all there are. The targets are those that the project holds itself to, as ratios. Where
 // the project's is a bound on our own figure, the ratio is the peer's figure, measured
 // when the targets were set, over that bound; where there is no such figure, any will do.
@@ -54,21 +63,13 @@ func contests() []contest {
 			peer:   "asynq",
 			ours:   side{ourProcess(100), 200_000, 60_000},
 			theirs: side{asynqProcess(100), 20_000, 8_000},
-			cases: []testCase{
-				{name: "process-c100", unit: "jobs/s", target: 12},
-				{name: "process-c100-client-cpu", unit: "us/job", less: true, series: clientCPU},
-				{name: "process-c100-redis-cpu", unit: "us/job", less: true, series: redisCPU},
-			},
+			cases:  withCPU(testCase{name: "process-c100", unit: "jobs/s", target: 12}),
 		},
 		{
 			peer:   "asynq",
 			ours:   side{ourProcess(10), 80_000, 30_000},
 			theirs: side{asynqProcess(10), 20_000, 8_000},
-			cases: []testCase{
-				{name: "process-c10", unit: "jobs/s", target: 4},
-				{name: "process-c10-client-cpu", unit: "us/job", less: true, series: clientCPU},
-				{name: "process-c10-redis-cpu", unit: "us/job", less: true, series: redisCPU},
-			},
+			cases:  withCPU(testCase{name: "process-c10", unit: "jobs/s", target: 4}),
 		},
 		{
 			// At most 1.15 times the processor time of a loop that has no locks, no tokens and no retries.
@@ -94,11 +95,7 @@ func contests() []contest {
 			peer:   "asynq",
 			ours:   side{ourEnqueue, 200_000, 60_000},
 			theirs: side{asynqEnqueue, 60_000, 20_000},
-			cases: []testCase{
-				{name: "enqueue-16", unit: "jobs/s", target: 2.5},
-				{name: "enqueue-16-client-cpu", unit: "us/job", less: true, series: clientCPU},
-				{name: "enqueue-16-redis-cpu", unit: "us/job", less: true, series: redisCPU},
-			},
+			cases:  withCPU(testCase{name: "enqueue-16", unit: "jobs/s", target: 2.5}),
 		},
 		{
 			peer:   "asynq",

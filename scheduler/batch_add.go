@@ -138,28 +138,28 @@ func (a *addition) flush() ([]Result, error) {
 // deliver sends the chunk, and fills in the results. It returns how many jobs are done. A chunk is one call. One that waits for room is as many as it takes: each
 // puts in what there is room for. So it waits only while the queue is full: then what makes room tells it.
 func (a *addition) deliver(results []Result) (done int, err error) {
+	waits := a.waits && a.b.member == nil
 	most := len(results) // jobs of a call
 	try := func() error {
 		for done < len(results) {
 			n := min(most, len(results)-done)
 			err := a.measured(results[done:done+n], a.chunk[done:done+n])
 			full, isFull := errors.AsType[*signalbox.QueueFullError](err)
-			switch room := 0; {
-			case isFull:
-				if room = min(full.Max-full.Length, n); !a.waits || a.b.member != nil || room <= 0 || room == n {
-					return err
-				}
-				most = room
+			switch {
+			case isFull && waits && full.Length < full.Max && full.Max-full.Length < n:
+				most = full.Max - full.Length
+				continue
+			case isFull && !waits && full.Max < n:
+				return fmt.Errorf("%w; %d jobs go in together or not at all, which never fits: add at most %d at a time, or as a producer use WaitForRoom", err, n, full.Max)
 			case err != nil:
 				return err
-			default:
-				done, most = done+n, len(results)
 			}
+			done, most = done+n, len(results)
 		}
 		return nil
 	}
 	err = try()
-	if a.waits && a.b.member == nil && errors.Is(err, signalbox.ErrQueueFull) {
+	if waits && errors.Is(err, signalbox.ErrQueueFull) {
 		err = a.s.awaitRoom(a.ctx, a.queue, err, try)
 	}
 	return done, err

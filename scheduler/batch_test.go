@@ -224,7 +224,7 @@ func TestBatchOfAFullQueue(t *testing.T) {
 	var full *signalbox.QueueFullError
 	n := 0
 	for _, res := range b.AddSeq(ctx, notes(0, 5)) {
-		if n++; !errors.As(res.Err, &full) || full.Length != 1 || full.Max != 4 {
+		if n++; !errors.As(res.Err, &full) || full.Length != 1 || full.Max != 4 || !strings.Contains(res.Err.Error(), "add at most 4 at a time") {
 			t.Fatal(res.Err)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 // WaitForRoom makes the call wait while the queue has its maximum length (see [signalbox.ErrQueueFull]), until there is room or ctx ends. Then the error wraps
 // ErrQueueFull and that of ctx, and the job is not enqueued. Config.EnqueueTimeout bounds each try, and not the wait: without a deadline the call waits as long as it takes.
 //
+// [Batch.AddSeq] then puts in as many jobs as there is room for, and waits with the others. Without WaitForRoom each of its calls goes in whole, or not at all.
+//
 // What makes room wakes the call: a job that ends or is deleted, and a larger maximum. It also looks every 10 s. In a program one call of those that wait tries at a time,
 // in the order in which they came; between programs, and before calls that have just come, there is no order. The Redis user needs +subscribe.
 //
