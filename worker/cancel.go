@@ -83,7 +83,7 @@ func (k *keeper) endCancelled(ctx context.Context) bool {
 	began := time.Now()
 	cancelled, err := k.q.own.Sessions().Cancelled(ctx, running)
 	k.q.claimer.cancel(cancelled)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !ended(ctx) {
 		k.q.contact.failed("look for cancelled jobs", began, err)
 	}
 	return err == nil

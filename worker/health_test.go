@@ -132,6 +132,50 @@ func TestHealthWithoutRedis(t *testing.T) {
 	}
 }
 
+// A call that isn't a renewal, and hangs, holds up no renewal: also where the client waits for a minute.
+func TestRenewalsBesideACallThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hangs string
+		call  func(r *rig) // has a worker that is ready make the call; nil: it makes it when it starts
+	}{
+		"the queue is listed": {hangs: "SADD"},
+		"settings are read": {hangs: "HMGET", call: func(r *rig) {
+			if _, err := r.queue.Settings().SetMaxLength(r.Context(), 1000); err != nil {
+				r.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			r := newRigOn(t, server.Client())
+			proxy := redistest.NewProxy(t, server.Addr())
+			w := r.workerOn(proxy.ClientWith(func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute }), r.short(1))
+			worker.Handle(w, func(context.Context, *signalbox.Job, task) error { return nil })
+			hold := func() (held <-chan struct{}, free func()) { return proxy.HoldReplies(redistest.Command(c.hangs)) }
+			var held <-chan struct{}
+			var free func()
+			if c.call == nil {
+				held, free = hold()
+				r.start(w)
+			} else {
+				r.start(w)
+				r.well(w)
+				held, free = hold()
+				c.call(r)
+			}
+			defer free()
+			<-held
+			r.renewals()()
+			r.well(w)
+			if text := r.log.String(); strings.Contains(text, "lost") {
+				t.Errorf("the log says\n%s", text)
+			}
+		})
+	}
+}
+
 // A Redis that evicts jobs is reported after the next look at it. So is one that lets the worker start and may evict.
 func TestHealthOfEviction(t *testing.T) {
 	t.Parallel()

@@ -71,18 +71,20 @@ func (k *keeper) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-k.marked:
-			if !k.endCancelled(ctx) {
-				timer.Reset(retry.NextBackOff()) // a renewal says whether there are any
-			}
+			k.aside(ctx, func(ctx context.Context) {
+				if !k.endCancelled(ctx) {
+					timer.Reset(retry.NextBackOff()) // a renewal says whether there are any
+				}
+			})
 			continue
 		case <-k.stuckNews:
-			k.writeAllStuck(ctx)
+			k.aside(ctx, k.writeAllStuck)
 			continue
 		case <-k.progressNews:
 			k.writeAllProgress(ctx)
 			continue
 		case <-k.settingsNews:
-			k.settings.readEnding(ctx)
+			k.aside(ctx, k.settings.readEnding)
 			continue
 		case <-k.vacant:
 		case <-timer.C:
@@ -96,10 +98,26 @@ func (k *keeper) keep(ctx context.Context) {
 	}
 }
 
+// errAside ends what the keeper does beside its renewals when it takes too long.
+var errAside = errors.New("the next renewal of the lease is due")
+
+// aside does what is no renewal, and ends its calls when it takes too long: one that hangs, on a client that waits long for a reply, holds up the
+// renewals by a sixth of the TTL, or a second. A call that failed for that has failed: see ended.
+func (k *keeper) aside(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithTimeoutCause(ctx, max(k.q.w.cfg.SessionTTL/6, time.Second), errAside)
+	defer cancel()
+	do(ctx)
+}
+
+// ended reports whether the keeper's context has ended, and not only the time for what it does aside.
+func ended(ctx context.Context) bool { return ctx.Err() != nil && context.Cause(ctx) != errAside }
+
 // open opens a new session.
 func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 	s := &session{queue: k.q, id: store.NewSession(k.q.w.id), validity: lease.NewValidity(k.q.base)}
-	if !k.settings.tell(ctx, "open") { // before the first job starts, also after Redis has lost it
+	told := false
+	k.aside(ctx, func(ctx context.Context) { told = k.settings.tell(ctx, "open") })
+	if !told { // before the first job starts, also after Redis has lost it
 		return false
 	}
 	start, began := lease.Now(), time.Now()
@@ -133,9 +151,12 @@ func (k *keeper) open(ctx context.Context, ttl time.Duration) bool {
 		k.begun = true
 		k.q.w.link.open()
 	}
-	_ = k.q.own.Presence().Register(ctx) // for people and their tools, also after Redis has lost its memory; a sweep tries again
+	k.aside(ctx, k.register) // also after Redis has lost its memory
 	return true
 }
+
+// register lists the queue for people and their tools. If that fails, a sweep tries again.
+func (k *keeper) register(ctx context.Context) { _ = k.q.own.Presence().Register(ctx) }
 
 // closeSession ends a session that has no deliveries left, here and in Redis. ends says that the worker ends. Then the call takes the last
 // times along. It is made again if a batch is left after it: one that was sent before, and then the times since. Lanes call closeSession while the worker
@@ -189,7 +210,7 @@ func (k *keeper) sweep(ctx context.Context) {
 		k.lookForProducers(ctx)
 	}
 	if !first { // open has just done it
-		_ = k.q.own.Presence().Register(ctx)
+		k.register(ctx)
 	}
 	if !k.settings.tell(ctx, "sweep") { // a sweep might drop more than Config says
 		k.q.hint(true) // a lane's call says when Redis is back
@@ -198,7 +219,7 @@ func (k *keeper) sweep(ctx context.Context) {
 	for range maxSweeps {
 		began := time.Now()
 		dropped, err := k.q.own.Sessions().Sweep(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !ended(ctx) {
 			k.q.contact.failed("sweep", began, err)
 			k.q.hint(true) // a lane's call says when Redis is back
 		}

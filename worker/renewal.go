@@ -43,7 +43,7 @@ func (k *keeper) renewAll(ctx context.Context, ttl time.Duration) bool {
 	if wanted {
 		ok = k.open(ctx, ttl) && ok
 	}
-	k.sweep(ctx)
+	k.aside(ctx, k.sweep)
 	return ok
 }
 
@@ -112,7 +112,7 @@ func (r *renewal) done(ctx context.Context, ttl time.Duration) {
 	if r.hints.Cancels {
 		k.lookForCancels()
 	}
-	k.writeStuck(ctx, r.session)
+	k.aside(ctx, func(ctx context.Context) { k.writeStuck(ctx, r.session) })
 	k.keepProgress(ctx, r.session)
 }
 

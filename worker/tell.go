@@ -32,7 +32,7 @@ func (s *teller) tell(ctx context.Context, what string) bool {
 		s.say(&all[i])
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if !ended(ctx) {
 			s.q.contact.failed(what, began, err)
 		}
 		return false
