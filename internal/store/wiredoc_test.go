@@ -17,10 +17,10 @@ import (
 	"github.com/signalbox-go/signalbox/internal/wire"
 )
 
-// block returns a code block of docs/wire.md. The block's fence has the given language, and its text contains the given text.
-func block(t *testing.T, language, has string) string {
+// block returns a code block of a page of docs. The block's fence has the given language, and its text contains the given text.
+func block(t *testing.T, page, language, has string) string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/wire.md")
+	doc, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func block(t *testing.T, language, has string) string {
 			return body
 		}
 	}
-	t.Fatalf("docs/wire.md has no block of %s with %q", language, has)
+	t.Fatalf("docs/%s has no block of %s with %q", page, language, has)
 	return ""
 }
 
@@ -63,15 +63,15 @@ func TestWireDocHasTheScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := block(t, "", "an e-mail"); got != string(golden) {
-		t.Error("the vectors in docs/wire.md are not those of testdata/golden.txt: copy them")
+	if got := block(t, "wire/vectors.md", "", "an e-mail"); got != string(golden) {
+		t.Error("the vectors in docs/wire/vectors.md are not those of testdata/golden.txt: copy them")
 	}
 	ends, err := os.ReadFile("../wire/testdata/ends.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := block(t, "", "# score"); got != string(ends) {
-		t.Error("the scores in docs/wire.md are not those of testdata/ends.txt: copy them")
+	if got := block(t, "wire/jobs.md", "", "# score"); got != string(ends) {
+		t.Error("the scores in docs/wire/jobs.md are not those of testdata/ends.txt: copy them")
 	}
 }
 
@@ -220,7 +220,7 @@ func TestWireDocShell(t *testing.T) {
 	}
 	host, port, _ := strings.Cut(srv.Addr(), ":")
 	example := strings.NewReplacer("{default:default}", "{default:"+r.Name()+"}", "redis-cli", cli+" -h "+host+" -p "+port,
-		"$(openssl rand -hex 16)", "0123456789abcdef").Replace(block(t, "sh", "--eval"))
+		"$(openssl rand -hex 16)", "0123456789abcdef").Replace(block(t, "wire.md", "sh", "--eval"))
 	cmd := exec.Command(bash, "-euc", example)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

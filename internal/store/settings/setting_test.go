@@ -62,13 +62,13 @@ func TestSettingsAgree(t *testing.T) {
 		t.Errorf("settings that keep a queue: %v in removal.lua, and %v in Go", inLua, keep)
 	}
 
-	text, err := os.ReadFile("../../../docs/wire.md")
+	text, err := os.ReadFile("../../../docs/wire/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range fields {
 		if !strings.Contains(string(text), "`"+field) {
-			t.Errorf("docs/wire.md has no setting %s", field)
+			t.Errorf("docs/wire/settings.md has no setting %s", field)
 		}
 	}
 }
