@@ -65,11 +65,12 @@ build_all() {
 	done
 }
 
-# runs BINARY PACKAGE TEST ARGUMENTS... runs a test, with the flag $flag if there is one, as go test does; the output is in $out.
+# runs BINARY PACKAGE TEST ARGUMENTS... runs a test, with the flag $flag if there is one, as go test does; the output is in $out. A bug may make a test hang:
+# $bound is how long it may take.
 runs() {
 	local binary=$1 package=$2 test=$3
 	shift 3
-	(SCRIPTS=$PWD && export SCRIPTS && cd "$package" && "$binary" -test.run "$test" -test.timeout 90s -test.failfast ${flag:+"$flag"} "$@") >"$out" 2>&1 </dev/null
+	(SCRIPTS=$PWD && export SCRIPTS && cd "$package" && "$binary" -test.run "$test" -test.timeout "$bound" -test.failfast ${flag:+"$flag"} "$@") >"$out" 2>&1 </dev/null
 }
 
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
@@ -82,7 +83,7 @@ complain() {
 
 # checks NAME BINARY PACKAGE TEST: the test passes on the tree without a bug, and is there.
 checks() {
-	local name=$1 binary=$2 seen
+	local name=$1 binary=$2 seen bound=15m # it passes, however slow the machine is
 	shift
 	seen=$work/sound/$(printf '%s' "$* $flag" | cksum | tr -d ' ')
 	shift
@@ -103,7 +104,7 @@ only_lua() { ! grep '^@ ' "$1" | grep -qv '\.lua$'; }
 
 # try BUG seeds one bug in the tree where we are.
 try() {
-	local bug=$1 binary=$binary name test why package run flag start built sound lua=
+	local bug=$1 binary=$binary bound=90s name test why package run flag start built sound lua=
 	name=$(basename "$bug" .bug)
 	test=$(field "$bug" test) why=$(field "$bug" why)
 	if [[ ! $test =~ ^(\./[a-z/]+)\ -run\ \'([^\']+)\'(\ (-[a-z.]+=[0-9]+))?$ || -z $why ]]; then

@@ -22,7 +22,10 @@ import (
 	"github.com/signalbox-go/signalbox/worker"
 )
 
-var moved = flag.Int("comeover.tasks", 600, "how many tasks TestComeOver moves in each of its three deployments")
+var (
+	moved     = flag.Int("comeover.tasks", 600, "how many tasks TestComeOver moves in each of its three deployments, and TestComeOverKilled in its two")
+	killEvery = flag.Duration("comeover.every", 500*time.Millisecond, "how often TestComeOverKilled kills a process")
+)
 
 // errKilled is the error of each call of a mover from the one on at which it is killed.
 var errKilled = errors.New("killed")
