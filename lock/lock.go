@@ -39,10 +39,10 @@
 // node-redlock and redis-py on the same key exclude ours, and ours exclude theirs. Two keys stand beside it:
 //
 //   - key:fence is a record with the counter of tokens.
-//   - key:wait is the queue of waiters, while there are any.
+//   - key:fence:wait is the queue of waiters, while there are any.
 //
-// If the key has no hash tag they are key{key}:fence and key{key}:wait. Three kinds of keys are refused:
-// those that have a { or } but no hash tag, those that end in :fence or :wait, and those such as key{key}.
+// If the key has no hash tag they are key{key}:fence and key{key}:fence:wait. Three kinds of keys are refused:
+// those that have a { or } but no hash tag, those that end in :fence or :fence:wait, and those such as key{key}.
 //
 // # Caveats
 //

@@ -212,7 +212,7 @@ func (b *Batch) Add(ctx context.Context, args signalbox.Args, opts ...EnqueueOpt
 // The jobs go in chunks of at most [MaxBatchCall] jobs and about 1 MiB. Each is one call, which goes in as a whole, or not at all. Members run as soon as their chunk is in. If a chunk fails, its jobs have the error, and the loop ends.
 //
 // Of jobs that a program before this one has added already, see [FlowID], New is false and Existing is "". The options and errors are those of [Batch.Add]. An item that can't be made, as its arguments are wrong, ends the loop, too: the
-// chunk before it goes in. [WaitForRoom] has a chunk wait until the queue has room for all of it.
+// chunk before it goes in. [WaitForRoom] has a chunk wait for room, and go in as there is some.
 func (b *Batch) AddSeq(ctx context.Context, items iter.Seq[Item], opts ...BulkOption) iter.Seq2[int, Result] {
 	return func(yield func(int, Result) bool) {
 		a, err := b.begin(ctx, singly(opts))

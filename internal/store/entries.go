@@ -38,7 +38,7 @@ type Entry struct {
 	Overlap          string    // what happens to a tick while a job of the entry is live: "", "skip", "queue", "cancel"
 	Jitter           string    // by how much its ticks are delayed at most, as a duration of Go; "": they aren't
 	Start, End       string    // the bounds of its ticks in RFC 3339; "": there is none
-	Last             time.Time // the last tick whose job was enqueued; zero: there was none
+	Last             time.Time // the last tick whose job was enqueued, or left out by its overlap policy; zero: there was none
 	Paused           bool
 	PausedSince      time.Time
 	Seen             time.Time // when a scheduler last said that it has the entry
