@@ -41,7 +41,7 @@ func sendReceipt(ctx context.Context, _ *signalbox.Job, in Receipt) error {
 	case errors.Is(err, errMaintenance):
 		return signalbox.Snooze(10 * time.Minute) // put it back; no attempt is used
 	case errors.Is(err, errNoSuchPerson):
-		return signalbox.Cancel(err) // another attempt would not help
+		return signalbox.Cancel(err) // nobody needs this mail any more
 	}
 	return err // nil completes the job; any other error is a failed attempt
 }

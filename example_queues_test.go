@@ -323,7 +323,7 @@ func Example_cancel() {
 		case errors.Is(err, inspect.ErrNoJob):
 			fmt.Println("it is done, or never was there")
 		case errors.Is(err, inspect.ErrState):
-			fmt.Println("it is dead")
+			fmt.Println("it has ended")
 		case err == nil:
 			fmt.Println("it was", was)
 		}
