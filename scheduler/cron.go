@@ -81,7 +81,7 @@ func newCrontab() crontab {
 //
 // "@every d offset o" ticks at the time o after these multiples. o is whole ms, and less than d.
 //
-// args are encoded now, and are the same for every tick, unless [ArgsAt] is given; [Config].Codec encodes them for each tick. [signalbox.Job.ScheduledAt] is the time of the tick. What
+// args are encoded now, and are the same for every tick, unless [ArgsAt] is given; [Config].Codec encodes them for each tick. [signalbox.Job.ScheduledAt] is the time of the tick, until a retry or a snooze changes it; ArgsAt puts the tick into the arguments. What
 // happens if a tick comes while the job of an earlier one is live is said by [Overlap].
 // The name has 1 to 200 bytes of printable ASCII without spaces and braces.
 //
