@@ -83,7 +83,7 @@ outbox: ## 100,000 rows from 8 writers, relays killed each second, on each datab
 	cd tests/outboxsql && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
 
 .PHONY: come-over
-come-over: ## move 20,000 tasks of a service on asynq while it goes on and movers fail at each call, on two Redis servers, one, and a Cluster; then while each of its processes is killed in turn, every 2 s (TASKS=600: the short form, as in CI)
+come-over: ## move 20,000 tasks of a service on asynq while it goes on and movers fail at each call, on two Redis servers, one, and a Cluster; then, which is not in CI, while each of its processes is killed in turn, every 2 s (TASKS=600: the short form, as in CI)
 	set -o pipefail; cd tests/comeover && go test -run 'TestComeOver' -comeover.tasks=$(or $(TASKS),20000) -comeover.every=$(if $(TASKS),500ms,2s) -parallel 1 -timeout 30m -count=1 -v . | grep -o 'come-over: .*\|^---.*\|^ok.*\|^FAIL.*\|_test.go.*'
 
 .PHONY: transfer

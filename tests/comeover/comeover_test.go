@@ -24,7 +24,7 @@ import (
 
 var (
 	moved     = flag.Int("comeover.tasks", 600, "how many tasks TestComeOver moves in each of its three deployments, and TestComeOverKilled in its two")
-	killEvery = flag.Duration("comeover.every", 500*time.Millisecond, "how often TestComeOverKilled kills a process")
+	killEvery = flag.Duration("comeover.every", 0, "how often TestComeOverKilled kills a process; 0: it is left out")
 )
 
 // errKilled is the error of each call of a mover from the one on at which it is killed.

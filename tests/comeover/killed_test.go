@@ -169,6 +169,9 @@ func (c *child) kill(t *testing.T, name string) bool {
 // A task may end twice if a process was killed between its handler's return and the acknowledgement: both systems run it again then. So it counts as doubled if
 // two of its runs were acknowledged. Of a task whose producer was killed before it had an answer nothing is asked.
 func TestComeOverKilled(t *testing.T) {
+	if *killEvery == 0 {
+		t.Skip("it is for make come-over: -comeover.every=2s")
+	}
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (from, to *redistest.Server){
 		"two": func(t *testing.T) (from, to *redistest.Server) { return redistest.New(t), redistest.New(t) },
