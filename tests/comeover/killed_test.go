@@ -54,12 +54,13 @@ type book struct {
 	acked map[string]int             // of those how many were acknowledged
 	tries map[string]int             // all runs
 	keys  map[string]map[string]bool // effect keys, by ID
+	heard map[int]bool               // runs that were acknowledged
 	here  int                        // runs that have returned nil in Signalbox
 	calm  bool                       // nobody is killed any more
 }
 
 func newBook(total int) *book {
-	return &book{total: total, made: make(map[string]bool), ended: make(map[string]int), acked: make(map[string]int), tries: make(map[string]int), keys: make(map[string]map[string]bool)}
+	return &book{total: total, heard: make(map[int]bool), made: make(map[string]bool), ended: make(map[string]int), acked: make(map[string]int), tries: make(map[string]int), keys: make(map[string]map[string]bool)}
 }
 
 func (b *book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +105,10 @@ func (b *book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "no such run", http.StatusBadRequest)
 			return
 		}
-		b.acked[b.runs[n]]++
+		if !b.heard[n] { // two scripts may name a task at the same time
+			b.heard[n] = true
+			b.acked[b.runs[n]]++
+		}
 	default:
 		http.NotFound(w, r)
 	}

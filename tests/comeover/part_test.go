@@ -119,8 +119,10 @@ func (a *acks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (a *acks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		var named map[string]string
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			named = a.named(cmd.Args())
+		if name := cmd.Name(); name == "evalsha" || name == "eval" { // but for the heartbeat of asynq, which tells what runs
+			if args := cmd.Args(); len(args) < 4 || !strings.HasPrefix(fmt.Sprint(args[3]), "asynq:servers:") {
+				named = a.named(args)
+			}
 		}
 		err := next(ctx, cmd)
 		if err != nil && !errors.Is(err, redis.Nil) {
