@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -135,11 +136,31 @@ func TestComeOver(t *testing.T) {
 // kinds are those of the service. Tasks of the kind text have payloads that can't be moved.
 var kinds = []string{"plain", "email:welcome", "flaky", "later", "unique", "text", "image.resize", "report", "sync", "archived"}
 
+// effectKey is the key of a task's effect, in both systems.
+func effectKey(queue, id string) string { return "asynq/" + queue + "/" + id }
+
+// taskOf returns the task of an ID, "t" and a number. The number says its kind.
+func taskOf(id, queue string) (*asynq.Task, []asynq.Option) {
+	i, _ := strconv.Atoi(id[1:])
+	kind, payload := kinds[i%len(kinds)], fmt.Sprintf(`{"n":%d}`, i)
+	opts := []asynq.Option{asynq.Queue(queue), asynq.TaskID(id), asynq.MaxRetry(25)}
+	switch kind {
+	case "text":
+		payload = "not json"
+	case "later":
+		opts = append(opts, asynq.ProcessIn(time.Duration(i%4)*time.Second))
+	case "unique":
+		opts = append(opts, asynq.Unique(time.Hour))
+	case "archived":
+		opts = append(opts, asynq.ProcessIn(time.Hour))
+	}
+	return asynq.NewTask(kind, []byte(payload)), opts
+}
+
 func comeOver(t *testing.T, from, to func() redis.UniversalClient, total int) {
 	old, here := from(), to()
 	queue := redistest.Name(t)
 	l := &ledger{made: make(map[string]string), tries: make(map[string]int), ended: make(map[string]int), keys: make(map[string]map[string]bool)}
-	effect := func(id string) string { return "asynq/" + queue + "/" + id }
 
 	server := asynq.NewServerFromRedisClient(old, asynq.Config{
 		Concurrency: 2, Queues: map[string]int{queue: 1}, Logger: quiet{}, LogLevel: asynq.FatalLevel, TaskCheckInterval: 5 * time.Millisecond, DelayedTaskCheckInterval: 50 * time.Millisecond,
@@ -147,7 +168,7 @@ func comeOver(t *testing.T, from, to func() redis.UniversalClient, total int) {
 	})
 	must(t, server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		id := task.ResultWriter().TaskID()
-		return l.run(id, effect(id), false)
+		return l.run(id, effectKey(queue, id), false)
 	})))
 	t.Cleanup(server.Shutdown)
 
@@ -173,26 +194,16 @@ func comeOver(t *testing.T, from, to func() redis.UniversalClient, total int) {
 		defer close(produced)
 		client, operator := asynq.NewClientFromRedisClient(old), asynq.NewInspectorFromRedisClient(old)
 		for i := range total {
-			kind, id := kinds[i%len(kinds)], fmt.Sprintf("t%06d", i)
-			payload, opts := fmt.Sprintf(`{"n":%d}`, i), []asynq.Option{asynq.Queue(queue), asynq.TaskID(id), asynq.MaxRetry(5)}
-			switch kind {
-			case "text":
-				payload = "not json"
-			case "later":
-				opts = append(opts, asynq.ProcessIn(time.Duration(i%4)*time.Second))
-			case "unique":
-				opts = append(opts, asynq.Unique(time.Hour))
-			case "archived":
-				opts = append(opts, asynq.ProcessIn(time.Hour))
-			}
+			id := fmt.Sprintf("t%06d", i)
+			task, opts := taskOf(id, queue)
 			l.mu.Lock()
-			l.made[id] = kind
+			l.made[id] = task.Type()
 			l.mu.Unlock()
-			if _, err := client.Enqueue(asynq.NewTask(kind, []byte(payload)), opts...); err != nil {
+			if _, err := client.Enqueue(task, opts...); err != nil {
 				t.Errorf("enqueue %s: %v", id, err)
 				return
 			}
-			if kind == "archived" {
+			if task.Type() == "archived" {
 				if operator.ArchiveTask(queue, id) == nil { // else it is being moved as a scheduled one
 					archived.Add(1)
 				}

@@ -21,27 +21,6 @@ import (
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
-// effectKey is the key of a task's effect, in both systems.
-func effectKey(queue, id string) string { return "asynq/" + queue + "/" + id }
-
-// taskOf returns the task of an ID, "t" and a number. The number says its kind.
-func taskOf(id, queue string) (*asynq.Task, []asynq.Option) {
-	i, _ := strconv.Atoi(id[1:])
-	kind, payload := kinds[i%len(kinds)], fmt.Sprintf(`{"n":%d}`, i)
-	opts := []asynq.Option{asynq.Queue(queue), asynq.TaskID(id), asynq.MaxRetry(25)}
-	switch kind {
-	case "text":
-		payload = "not json"
-	case "later":
-		opts = append(opts, asynq.ProcessIn(time.Duration(i%4)*time.Second))
-	case "unique":
-		opts = append(opts, asynq.Unique(time.Hour))
-	case "archived":
-		opts = append(opts, asynq.ProcessIn(time.Hour))
-	}
-	return asynq.NewTask(kind, []byte(payload)), opts
-}
-
 // A book is the ledger of processes that are killed. They call it by HTTP.
 type book struct {
 	total int
