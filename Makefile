@@ -67,7 +67,7 @@ lines: ## 100,000 jobs of 1,000 serial groups through processes of which one is 
 
 .PHONY: walk
 walk: ## 100,000 random transitions of queues with groups, as many with unique keys, and as many with batches, 10,000 walks of moves and 2,000 of copies of dead jobs with failovers, and what they leave checked (STEPS=n for n)
-	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestFlowWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 60m -count=1 -v | grep -aEv '^ *(=== |--- PASS)'
+	set -o pipefail; go test ./internal/store -run 'TestGroupWalk$$|TestUniqueWalk$$|TestFlowWalk$$|TestMoveWalk$$|TestCopyWalk$$' -walk.steps=$(STEPS) -parallel 4 -timeout 170m -count=1 -v | grep -aEv '^ *(=== |--- PASS)'
 
 .PHONY: lock-proof
 lock-proof: ## model, scenarios and histories under faults of the locks, ten minutes, kept in docs/internals/reliability (QUICK=1: three, more on a busy machine, not kept)
@@ -83,7 +83,7 @@ outbox: ## 100,000 rows from 8 writers, relays killed each second, on each datab
 	cd tests/outboxsql && go test -count=1 -timeout 60m -run 'TestDrain/postgresql' -v . -drain.rows 1000000
 
 .PHONY: come-over
-come-over: ## move 20,000 tasks of a service on asynq while it goes on and movers fail at each call, on two Redis servers, one, and a Cluster; then, which is not in CI, while each of its processes is killed in turn, every 2 s (TASKS=600: the short form, as in CI)
+come-over: ## move 20,000 tasks of a service on asynq while it goes on and movers fail at each call, and each of its processes is killed in turn, every 2 s; on two Redis servers, one, and a Cluster (TASKS=600: the short form, as in CI)
 	set -o pipefail; cd tests/comeover && go test -run 'TestComeOver' -comeover.tasks=$(or $(TASKS),20000) -comeover.every=$(if $(TASKS),500ms,2s) -parallel 1 -timeout 30m -count=1 -v . | grep -o 'come-over: .*\|^---.*\|^ok.*\|^FAIL.*\|_test.go.*'
 
 .PHONY: transfer

@@ -66,7 +66,7 @@ func (a *app) explain(err error) (code int, text string) {
 		return exitUsage, text + "; see signalbox --help"
 	case errors.Is(err, inspect.ErrNoQueue), errors.Is(err, inspect.ErrNoJob), errors.Is(err, inspect.ErrNoWorker), errors.Is(err, inspect.ErrNoEntry), errors.Is(err, inspect.ErrNoOutbox), errors.Is(err, inspect.ErrNoFlow):
 		return exitNotFound, text
-	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken), errors.Is(err, inspect.ErrInUse), errors.Is(err, inspect.ErrInBatch):
+	case errors.Is(err, inspect.ErrState), errors.Is(err, inspect.ErrTaken), errors.Is(err, inspect.ErrKeyTaken), errors.Is(err, inspect.ErrInUse), errors.Is(err, inspect.ErrInBatch):
 		return exitState, text
 	case away(err) && errors.Is(err, inspect.ErrPartial): // it says what is left out, and which server is away
 		return exitAway, text

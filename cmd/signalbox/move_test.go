@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/signalbox-go/signalbox/internal/redistest"
+	"github.com/signalbox-go/signalbox/scheduler"
 )
 
 func TestMv(t *testing.T) {
@@ -19,6 +20,18 @@ func TestMv(t *testing.T) {
 	same(t, sh.ok("job", "mv", "mail", "--state", "ready", "--to", "slow", "--dry-run"), "2 jobs of queue mail would be moved")
 	sh.fails(exitState, []string{"queue slow has a job of this ID"}, "job", "mv", "mail", "c", "--to", "slow")
 	sh.fails(exitState, []string{"at least 1 job moved, 1 failed", "job c"}, "job", "mv", "mail", "--state", "ready", "--to", "slow", "--yes")
+	s, err := scheduler.New(srv.Client(), scheduler.Config{Namespace: sh.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []string{"mail", "slow"} {
+		if _, err := s.Enqueue(t.Context(), letter{}, scheduler.Queue(queue), scheduler.ID(queue+"-sync"), scheduler.Unique("shop-7", scheduler.UntilEnded)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sh.fails(exitState, []string{"mail-sync", "another job has its unique key", "queue slow"}, "job", "mv", "mail", "mail-sync", "--to", "slow")
+	sh.ok("job", "rm", "mail", "mail-sync", "-y")
+	sh.ok("job", "rm", "slow", "slow-sync", "-y")
 	sh.fails(exitNotFound, []string{"no such job"}, "job", "mv", "mail", "a", "--to", "slow")
 	sh.fails(exitNotFound, []string{"no such queue", "solw"}, "job", "mv", "mail", "c", "--to", "solw")
 	sh.fails(exitUsage, []string{"--to QUEUE"}, "job", "mv", "mail", "c")

@@ -62,7 +62,7 @@ Rates are means of the last ten seconds. FAIL/S are attempts that failed and
 deliveries whose worker died. Arguments of jobs are never shown. If Redis
 is away, the last state stays, with its age.
 
-A look makes five short calls for each queue, and one more. If looks take long,
+A look makes six short calls for each queue, and one more. If looks take long,
 they are farther apart than --every says: they take a fifth of the time at most.`
 	c.Example = `  signalbox top
   signalbox top mail billing --every 5s

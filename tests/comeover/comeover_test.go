@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	moved     = flag.Int("comeover.tasks", 600, "how many tasks TestComeOver moves in each of its three deployments, and TestComeOverKilled in its two")
-	killEvery = flag.Duration("comeover.every", 0, "how often TestComeOverKilled kills a process; 0: it is left out")
+	moved     = flag.Int("comeover.tasks", 600, "how many tasks TestComeOver and TestComeOverKilled move in each of their three deployments")
+	killEvery = flag.Duration("comeover.every", 500*time.Millisecond, "how often TestComeOverKilled kills a process")
 )
 
 // errKilled is the error of each call of a mover from the one on at which it is killed.

@@ -152,15 +152,16 @@ func (c *child) kill(t *testing.T, name string) bool {
 // A task may end twice if a process was killed between its handler's return and the acknowledgement: both systems run it again then. So it counts as doubled if
 // two of its runs were acknowledged. Of a task whose producer was killed before it had an answer nothing is asked.
 func TestComeOverKilled(t *testing.T) {
-	if *killEvery == 0 {
-		t.Skip("it is for make come-over: -comeover.every=2s")
-	}
 	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) (from, to *redistest.Server){
-		"two": func(t *testing.T) (from, to *redistest.Server) { return redistest.New(t), redistest.New(t) },
-		"same": func(t *testing.T) (from, to *redistest.Server) {
-			a := redistest.New(t)
+	for name, open := range map[string]func(t *testing.T) (from, to site){
+		"two": func(t *testing.T) (from, to site) { return one(t), one(t) },
+		"same": func(t *testing.T) (from, to site) {
+			a := one(t)
 			return a, a
+		},
+		"cluster": func(t *testing.T) (from, to site) {
+			a := redistest.Cluster(t)
+			return site{a.Addrs(), a.Client()}, site{a.Addrs(), a.Client()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,15 +172,26 @@ func TestComeOverKilled(t *testing.T) {
 	}
 }
 
-func comeOverKilled(t *testing.T, from, to *redistest.Server, total int, every time.Duration) {
+// A site is where one of the two systems has its tasks.
+type site struct {
+	addrs  []string
+	client redis.UniversalClient
+}
+
+func one(t *testing.T) site {
+	a := redistest.New(t)
+	return site{[]string{a.Addr()}, a.Client()}
+}
+
+func comeOverKilled(t *testing.T, from, to site, total int, every time.Duration) {
 	b := newBook(total)
 	ledger := httptest.NewServer(b)
 	t.Cleanup(ledger.Close)
-	queue, old := redistest.Name(t), from.Client()
+	queue, old := redistest.Name(t), from.client
 	names := []string{"asynq", "mover", "worker", "producer", "mover", "worker"}
 	length := 3 * every * time.Duration(len(names)) // each part is killed some three times while tasks are made
 	start := func(name string) *child {
-		return startPart(t, &part{Name: name, From: from.Addr(), To: to.Addr(), Queue: queue, Ledger: ledger.URL, Every: length / time.Duration(total)})
+		return startPart(t, &part{Name: name, From: from.addrs, To: to.addrs, Queue: queue, Ledger: ledger.URL, Every: length / time.Duration(total)})
 	}
 	children := make([]*child, len(names))
 	for i, name := range names {
@@ -226,7 +238,7 @@ func comeOverKilled(t *testing.T, from, to *redistest.Server, total int, every t
 	}
 	redistest.Eventually(t, func() bool { return b.open() == 0 }, "all tasks have ended")
 
-	ins, err := inspect.New(to.Client(), inspect.Config{})
+	ins, err := inspect.New(to.client, inspect.Config{})
 	must(t, err)
 	q, err := ins.Queue(t.Context(), queue)
 	must(t, err)

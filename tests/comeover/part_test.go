@@ -28,8 +28,8 @@ const partEnv = "SIGNALBOX_TEST_PART"
 // A part is a process of the service that is moved, or that moves it. It does what it does until it is killed, or ends by itself when the ledger says that
 // there is no more to do.
 type part struct {
-	Name     string // asynq, producer, mover or worker
-	From, To string // addresses of the Redis servers
+	Name     string   // asynq, producer, mover or worker
+	From, To []string // addresses of the Redis servers: one, or those of a Cluster
 	Queue    string
 	Ledger   string        // its URL
 	Every    time.Duration // how often the producer makes a task
@@ -77,8 +77,8 @@ func (p *part) ask(what string, values ...string) (string, error) {
 	return string(body), err
 }
 
-func (p *part) client(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+func (p *part) client(addrs []string) redis.UniversalClient {
+	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 }
 
 // run is the handler of both systems.
