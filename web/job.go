@@ -50,12 +50,13 @@ type jobPage struct {
 // A delivered is a row of the table of deliveries.
 type delivered struct {
 	delivery
-	Got    template.HTML
-	Ran    string
-	Tag    string // class of its tag
-	Text   string // the error in a row
-	Whole  string // with the stack
-	Number string
+	Got       template.HTML
+	Ran       string
+	Tag       string // class of its tag
+	Text      string // the error in a row
+	Whole     string // with the stack
+	Number    string
+	TraceLink string // "": there is none
 }
 
 // A header is one of a job's headers.
@@ -117,7 +118,9 @@ func (v *visit) job() (answer, error) {
 		return l
 	}
 	for _, d := range slices.Backward(list) {
-		p.Deliveries = append(p.Deliveries, deliveredOf(d, p.Now))
+		row := deliveredOf(d, p.Now)
+		row.TraceLink = v.traceLink(d.Trace)
+		p.Deliveries = append(p.Deliveries, row)
 	}
 	if v.show {
 		p.Payload, p.Result = encoded(j.Payload, j.Encoding), encoded(j.Result, j.Encoding)
@@ -139,6 +142,9 @@ func (v *visit) job() (answer, error) {
 		p.Waits = append(p.Waits, "It was asked to end. It ends when its handler returns.")
 	}
 	p.Facts = facts(&j)
+	if j.TraceID != "" {
+		p.Facts = append(p.Facts, fact{Name: "Trace", Value: name(j.TraceID), Class: "mono", To: v.traceLink(j.TraceID)})
+	}
 	return answer{name: "job", title: clean(id, 100) + " of " + clean(queue, 100), cur: "Jobs", queue: queue, body: p, sheet: deliveries}, nil
 }
 
@@ -263,9 +269,6 @@ func facts(j *inspect.Job) []fact {
 		add("Kept after its end", span(j.Retain))
 	default:
 		add("Kept after its end", "as the queue says")
-	}
-	if j.TraceID != "" {
-		list = append(list, fact{Name: "Trace", Value: name(j.TraceID), Class: "mono"})
 	}
 	return list
 }

@@ -35,6 +35,40 @@ func TestNewNeedsAnInspector(t *testing.T) {
 	}
 }
 
+func TestTraceURL(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, redistest.Start(t).Client())
+	for _, bad := range []string{"https://jaeger.example/trace/", "https://jaeger.example/{trace}/{trace}", "jaeger.example/{trace}", "/trace/{trace}", "javascript:alert('{trace}')", "https://u:SECRET@jaeger.example/{trace}", "https:///{trace}", "https://jaeger.example/%zz{trace}"} {
+		_, err := web.New(s.ins, web.Config{TraceURL: bad})
+		if !errors.Is(err, signalbox.ErrInvalid) || !strings.Contains(err.Error(), "TraceURL") || !strings.Contains(err.Error(), "https://jaeger.example/trace/{trace}") || strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	const enqueued, run = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736"
+	p := s.queue("mail", "w")
+	p.put(signalbox.Job{ID: "traced", Kind: "k", MaxAttempts: 3, Headers: map[string]string{"traceparent": "00-" + enqueued + "-b7ad6b7169203331-01"}}, store.When{})
+	d := p.claim(1)[0]
+	record, err := d.FailedAttempt("boom", &store.Attempt{Number: 1, At: d.Job.ClaimedAt, Ran: time.Millisecond, Worker: "w", Error: "boom", TraceID: run, SpanID: "00f067aa0ba902b7"})
+	s.must(err)
+	p.claim(0, store.Settlement{ID: "traced", Token: d.Job.Token, Outcome: store.Dead, Record: record})
+	p.put(signalbox.Job{ID: "plain", Kind: "k", MaxAttempts: 3}, store.When{})
+	d = p.claim(1)[0]
+	p.fails(store.Dead, "boom", d)
+	with := s.pages(web.Config{TraceURL: "https://jaeger.example/trace/{trace}?a=1&b=2#x"})
+	_, _, body := get(t, with, "/job?queue=mail&id=traced")
+	for _, want := range []string{`<a href="https://jaeger.example/trace/` + enqueued + `?a=1&amp;b=2#x">` + "<bdi>" + enqueued, `<a href="https://jaeger.example/trace/` + run + `?a=1&amp;b=2#x">its trace</a>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+	if _, _, body := get(t, with, "/job?queue=mail&id=plain"); strings.Contains(body, "jaeger") {
+		t.Errorf("a job without a trace has a link: %s", body)
+	}
+	if _, _, body := get(t, s.pages(web.Config{}), "/job?queue=mail&id=traced"); strings.Contains(body, "its trace") || !strings.Contains(body, enqueued) {
+		t.Errorf("without TraceURL: %s", body)
+	}
+}
+
 // What is hostile stands for itself in names, which are printable ASCII without spaces, and with more in texts.
 const (
 	hostileName = `"><script>alert(1)</script><img/src=x/onerror=alert(1)>'&amp;../?#%00javascript:`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/signalbox-go/signalbox"
@@ -30,6 +31,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Show reports whether the user of a request may see the arguments, the results and the headers of the jobs that they see. Nil: no user may. It is called as Queues is.
 	Show func(r *http.Request) bool
+	// TraceURL is the address of a trace where people look at traces: http or https, with {trace} once, in the place of its ID, which is 32 hexadecimal
+	// digits: "https://jaeger.example/trace/{trace}". "": pages show the ID alone.
+	TraceURL string
 }
 
 // A Scope is what a user may see. The zero value is nothing.
@@ -44,7 +48,8 @@ type Scope struct {
 // sees reports whether the user may see a queue.
 func (s Scope) sees(queue string) bool { return s.All || s.Queue != nil && s.Queue(queue) }
 
-// New returns a handler that serves the pages. The inspector stays the caller's. The error wraps signalbox.ErrInvalid if it is nil.
+// New returns a handler that serves the pages. The inspector stays the caller's. The error wraps signalbox.ErrInvalid if it is nil, or if Config.TraceURL is not
+// such an address.
 //
 // The handler keeps what it read of Redis for a second, or for four times as long as the look took if that is more, and an error for a second, and gives it to all requests that ask for the same
 // in that time. A look that several requests wait for is made once, by a goroutine that ends with it, after 10 s at the latest, or when the last
@@ -53,7 +58,22 @@ func New(inspector *inspect.Inspector, cfg Config) (http.Handler, error) {
 	if inspector == nil {
 		return nil, fmt.Errorf("%w inspector: it is nil; give web.New that of inspect.New", signalbox.ErrInvalid)
 	}
+	if u, err := url.Parse(strings.Replace(cfg.TraceURL, traceHole, "0", 1)); cfg.TraceURL != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Count(cfg.TraceURL, traceHole) != 1) {
+		return nil, fmt.Errorf("%w TraceURL: want an address with %s once and no password, such as https://jaeger.example/trace/%[2]s", signalbox.ErrInvalid, traceHole)
+	}
 	return &pages{cfg: cfg, ins: inspector, looks: newReader()}, nil
+}
+
+// traceHole is the place of a trace's ID in Config.TraceURL.
+const traceHole = "{trace}"
+
+// traceLink returns the address of a trace, or "" if there is none.
+func (p *pages) traceLink(id string) string {
+	if id == "" || p.cfg.TraceURL == "" {
+		return ""
+	}
+	return strings.Replace(p.cfg.TraceURL, traceHole, id, 1)
 }
 
 // pages is the handler.

@@ -35,6 +35,7 @@ var fieldFlags = map[string][]string{
 	"Deadline":            {"deadline"},
 	"Header":              {"header"},
 	"EnqueueTimeout":      {"timeout"},
+	"TraceURL":            {"trace-url"},
 	"time":                {"for"},
 	"slots":               {"slots"},
 	"maximum length":      {"length"},

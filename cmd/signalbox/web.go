@@ -19,7 +19,7 @@ import (
 const webEnds = 2 * time.Second
 
 func (a *app) webCommand() *cobra.Command {
-	var listen string
+	var listen, traceURL string
 	var show bool
 	c := a.command("web [flags]", "Serve pages for a browser that show queues and jobs", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		if a.json() {
@@ -32,7 +32,7 @@ func (a *app) webCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		pages, err := web.New(ins, web.Config{Title: a.namespace(), Show: func(*http.Request) bool { return show }})
+		pages, err := web.New(ins, web.Config{Title: a.namespace(), TraceURL: traceURL, Show: func(*http.Request) bool { return show }})
 		if err != nil {
 			return err
 		}
@@ -66,6 +66,7 @@ which holds until the command ends. Only this machine reaches the pages unless
   signalbox web --listen localhost:8040 --arguments`
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "the `ADDRESS` and port; port 0 is any that is free")
 	c.Flags().BoolVar(&show, "arguments", false, "also show arguments, results and headers of jobs")
+	c.Flags().StringVar(&traceURL, "trace-url", "", "link trace IDs to this `ADDRESS`, which has {trace} in the place of the ID")
 	return c
 }
 

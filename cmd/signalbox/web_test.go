@@ -81,5 +81,6 @@ func TestWeb(t *testing.T) {
 
 	sh.fails(exitUsage, []string{"web is for people"}, "web", "-o", "json")
 	sh.fails(exitUsage, []string{`--listen "nowhere"`, "port"}, "web", "--listen", "nowhere")
+	sh.fails(exitUsage, []string{"--trace-url: want an address with {trace} once"}, "web", "--trace-url", "https://jaeger.example/")
 	sh.fails(exitFailure, []string{"--listen " + srv.Addr(), "another"}, "web", "--listen", srv.Addr())
 }
