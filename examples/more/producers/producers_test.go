@@ -62,7 +62,7 @@ func TestRuby(t *testing.T) {
 }
 
 func TestNode(t *testing.T) {
-	node, ioredis := look(t, "node", "nodejs"), install(t)
+	node, ioredis := look(t, "node", "nodejs"), install(t, "ioredis@"+ioredisVersion)
 	testAll(t, func(args ...string) *exec.Cmd {
 		cmd := exec.Command(node, append([]string{"testdata/run.mjs"}, args...)...)
 		cmd.Env = append(os.Environ(), "IOREDIS="+ioredis)
@@ -103,21 +103,22 @@ func missing(t *testing.T, err error) {
 	t.Skip(err)
 }
 
-// install has npm fetch ioredis into a folder, and returns that. Without npm or its registry there is nothing to test.
-func install(t *testing.T) string {
+// install has npm fetch packages into a folder, and returns that. Without npm or its registry there is nothing to test.
+func install(t *testing.T, packages ...string) string {
 	t.Helper()
 	npm := look(t, "npm", "npm")
 	dir, err := os.MkdirTemp(t.TempDir(), "npm")
 	if err != nil {
 		t.Fatal(err)
 	}
+	args := append([]string{"install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)
 	for try := 0; ; try++ {
-		out, err := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "ioredis@"+ioredisVersion).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), npm, args...).CombinedOutput()
 		if err == nil {
 			return dir
 		}
 		if try == 2 {
-			missing(t, fmt.Errorf("npm install ioredis@%s: %w\n%s", ioredisVersion, err, out))
+			missing(t, fmt.Errorf("npm install %v: %w\n%s", packages, err, out))
 		}
 	}
 }
