@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/robfig/cron/v3"
 	"github.com/spf13/pflag"
 
 	"github.com/signalbox-go/signalbox"
@@ -189,7 +190,7 @@ func (a *app) printAsynq(r *fromasynq.Report, verb string, undo bool) {
 		{r.Stayed(), "stay in asynq"},
 		{r.Gone, "had started or changed before their turn: run it again"},
 		{r.Active, "run in asynq: run it again when they have ended"},
-		{r.Groups, "wait in groups to be aggregated: these are never moved"},
+		{r.Groups, "wait in groups to be aggregated: these are never moved, only the tasks that asynq's server makes of them"},
 		{r.Completed, "are kept in asynq after they have completed: these are never moved"},
 	} {
 		if of.n > 0 {
@@ -269,6 +270,8 @@ func cronLineOf(e *fromasynq.Entry, used map[string]bool) (line cronLine, lost [
 	}
 	if strings.Contains(e.Spec, "@every") {
 		lost = append(lost, "@every counts from the start of the process in asynq, and from 1970 here")
+	} else if !e.Next.IsZero() && !isTick(e.Spec, e.Next) {
+		lost = append(lost, fmt.Sprintf("its time zone, which asynq doesn't tell: its next task, at %s, is no tick of %q in UTC. Give the entry its zone", line.Starting, e.Spec))
 	}
 	switch {
 	case len(e.Payload) == 0:
@@ -287,6 +290,12 @@ func cronLineOf(e *fromasynq.Entry, used map[string]bool) (line cronLine, lost [
 		}
 	}
 	return line, lost
+}
+
+// isTick reports whether a time is a tick of a spec, in UTC if the spec has no zone. asynq has this parser, too.
+func isTick(spec string, at time.Time) bool {
+	s, err := cron.ParseStandard(spec)
+	return err == nil && s.Next(at.Add(-time.Second).UTC()).Equal(at)
 }
 
 // set sets what an option of asynq says. It reports whether there is a counterpart.

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/signalbox-go/signalbox/fromasynq"
 	"github.com/signalbox-go/signalbox/internal/redistest"
 )
 
@@ -78,6 +79,23 @@ func TestImportFromAsynqMistakes(t *testing.T) {
 	} {
 		if _, errs, code := sh.run(args...); code != exitUsage || errs == "" {
 			t.Errorf("%v: status %d, %q", args, code, errs)
+		}
+	}
+}
+
+// An entry of a scheduler with a Location has ticks that aren't those of its spec in UTC. asynq tells the next one, and not the zone.
+func TestImportMissesTheZone(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		"0 6 * * *":                       "at 2026-11-30T05:00:00Z, is no tick",
+		"@daily":                          "is no tick",
+		"0 5 * * *":                       "",
+		"CRON_TZ=Europe/Berlin 0 6 * * *": "",
+		"@every 1h":                       "@every counts",
+	} {
+		line, lost := cronLineOf(&fromasynq.Entry{Spec: spec, Type: "digest", Next: time.Date(2026, 11, 30, 6, 0, 0, 0, time.FixedZone("CET", 3600))}, map[string]bool{})
+		if got := strings.Join(lost, "\n"); line.Starting != "2026-11-30T05:00:00Z" || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %+v, %q", spec, line, got)
 		}
 	}
 }

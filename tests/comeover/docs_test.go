@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"strings"
@@ -71,6 +72,11 @@ func after(ctx context.Context, rdb redis.UniversalClient) error {
 	return w.Run(ctx)
 }
 
+func asAsynq(attempt int, _ error) time.Duration {
+	n := attempt - 1
+	return time.Duration(n*n*n*n+15+rand.IntN(30)*(n+1)) * time.Second
+}
+
 func program(ctx context.Context, asynqRedis, rdb redis.UniversalClient) error {
 	m, err := fromasynq.New(asynqRedis, rdb, fromasynq.Config{
 		Map: func(t *fromasynq.Task, job *fromasynq.Job) error {
@@ -123,6 +129,24 @@ func TestDocs(t *testing.T) {
 	}
 	if n := len(strings.Fields(string(page))); n > 2500 {
 		t.Errorf("it has %d words", n)
+	}
+}
+
+// TestDelays: the delays of the page are in the bounds of those of asynq, and so are these.
+func TestDelays(t *testing.T) {
+	t.Parallel()
+	delay := worker.RetryPolicy(asAsynq)
+	for retried := range 25 {
+		for range 100 {
+			least := time.Duration(retried*retried*retried*retried+15) * time.Second
+			most := least + time.Duration(29*(retried+1))*time.Second
+			if theirs := asynq.DefaultRetryDelayFunc(retried, nil, nil); theirs < least || theirs > most {
+				t.Errorf("retry %d of asynq comes after %v", retried, theirs)
+			}
+			if ours := delay(retried+1, nil); ours < least || ours > most {
+				t.Errorf("attempt %d: %v", retried+1, ours)
+			}
+		}
 	}
 }
 
