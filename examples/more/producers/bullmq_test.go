@@ -66,8 +66,10 @@ func testBullMQ(t *testing.T, node, dir string) {
 	}
 	rdb := server.Client()
 	redistest.Eventually(t, func() bool {
-		waits := rdb.LLen(t.Context(), "bull:mail:wait").Val() + rdb.LLen(t.Context(), "bull:mail:active").Val() + rdb.ZCard(t.Context(), "bull:mail:prioritized").Val()
-		return waits == 0 && rdb.ZCard(t.Context(), "bull:mail:delayed").Val() == 1 // the job whose name is no kind
+		tx := rdb.TxPipeline() // at one moment: jobs go from one to the other
+		waiting, active, prioritized, delayed := tx.LLen(t.Context(), "bull:mail:wait"), tx.LLen(t.Context(), "bull:mail:active"), tx.ZCard(t.Context(), "bull:mail:prioritized"), tx.ZCard(t.Context(), "bull:mail:delayed")
+		_, err := tx.Exec(t.Context())
+		return err == nil && waiting.Val()+active.Val()+prioritized.Val() == 0 && delayed.Val() == 1 // the job whose name is no kind
 	}, "BullMQ isn't empty")
 	kill()
 	if n, said := rdb.ZCard(t.Context(), "bull:mail:failed").Val(), complaints(); n != 0 || !strings.Contains(said, `no kind signalbox: kind "a name with spaces"`) {
